@@ -4,9 +4,9 @@
  *
  * A class is loaded from the file that it came from, and no autoloader is asked. Only from a file that does nothing but
  * declare that class, and so do those of all that it is made from (declares.c): any other could open a connection,
- * which all workers would share, or go by a request. In a project of which nobody has looked at more than the boot
- * (learn.c) its own classes are left to requests as well, for one of them may declare another one of that name; what
- * frameworks generate is not its own. Nothing is loaded there where an autoloader that may do more than to include
+ * which all workers would share, or go by a request. An application's own classes are left to requests as well, for one
+ * of them may declare another one of that name, or ask whether it has set something up; what frameworks generate is not
+ * a project's own. Nothing is loaded there where an autoloader that may do more than to include
  * files (autoloaders.c) is asked before others.
  *
  * Everything is tried out in a process of its own before: a class that does not fit its interface ends PHP, and would
@@ -88,9 +88,6 @@ static bool is_generated(const char *file)
 bool by_name_is_for_requests(const zend_string *file)
 {
 	char resolved[PATH_MAX];
-	if (!learn_elsewhere()) {
-		return false;
-	}
 	/* PHP has resolved the names of files that it includes, unless they have `..` in them: then one may seem to lie
 	 * elsewhere. Requests ask this often, so those are looked up alone. */
 	const char *path = file == NULL ? NULL : ZSTR_VAL(file);
@@ -100,7 +97,7 @@ bool by_name_is_for_requests(const zend_string *file)
 	if (path == NULL) {
 		return true;
 	}
-	return !is_generated(path) && owner_is_project(path);
+	return learn_elsewhere() ? !is_generated(path) && owner_is_project(path) : !owner_seems_package(path);
 }
 
 /* generated(string $directory): void: what lies there the framework has generated. */
@@ -462,6 +459,9 @@ void by_name_load(void)
 	booted_classes = noted_classes = EG(class_table)->nNumUsed;
 	if (options.rewind != REWIND_OFF && !learn_elsewhere()) {
 		declares_note(); /* warm-up requests follow in this process */
+		if (options.warmup_count > 0) {
+			in_the_way_note();
+		}
 	}
 	without_autoloaders = !options.classes_later && autoloaders_may_be_passed_over();
 	bool by_name = options.rewind != REWIND_OFF && (options.warmup_count == 0 || learn_elsewhere());
@@ -479,9 +479,7 @@ void by_name_load(void)
 		           SECONDS);
 	}
 	efree(names);
-	if (learn_elsewhere()) {
-		in_the_way_may_be(booted_classes, EG(class_table)->nNumUsed);
-	}
+	in_the_way_may_be(booted_classes, EG(class_table)->nNumUsed);
 	booted_classes = noted_classes = EG(class_table)->nNumUsed;
 	locks_lend(); /* those that code of their files took: whoever finds it loaded counts on having them */
 }

@@ -138,11 +138,11 @@ __attribute__((noreturn)) static void go_back(bool unwound)
 	if (fork_is_for_one_request()) {
 		compare_request_over();
 		record->rewinds++;
-		if (opcache_reset_called()) {
-			fork_end(HY_RETIRED_REWIND_OPCACHE);
-		}
 		if (in_the_way()) {
 			fork_end(HY_RETIRED_CLASS_DECLARED);
+		}
+		if (opcache_reset_called()) {
+			fork_end(HY_RETIRED_REWIND_OPCACHE);
 		}
 		/* Of all that a request may do, this outlives its process. That a file is another one by now is no fault of a
 		 * request of the comparison: the boot of another worker may have done so. */
@@ -151,6 +151,10 @@ __attribute__((noreturn)) static void go_back(bool unwound)
 		                                                     : REWIND_SURE;
 		bool replaced = stays == REWIND_SURE && boot_files_replaced() && !compare_answers();
 		fork_end(replaced ? HY_RETIRED_FILE_REPLACED : retired_for(stays));
+	}
+	/* First: else what comes instead would have it in the way as well. */
+	if (in_the_way()) {
+		worker_exit(HY_RETIRED_CLASS_DECLARED);
 	}
 	if (doubt != REWIND_SURE) {
 		worker_exit(retired_for(doubt));
@@ -163,9 +167,6 @@ __attribute__((noreturn)) static void go_back(bool unwound)
 	}
 	if (opcache_reset_called()) {
 		worker_exit(HY_RETIRED_REWIND_OPCACHE);
-	}
-	if (in_the_way()) {
-		worker_exit(HY_RETIRED_CLASS_DECLARED);
 	}
 	if (lifecycle_left_connection()) {
 		worker_exit(HY_RETIRED_REWIND_CONNECTION);
@@ -201,6 +202,7 @@ static void end_warmup(void)
 	gc_collect_cycles(); /* what a cycle keeps open is not meant to stay */
 	boot_forget_sessions();
 	decline_warmup();
+	in_the_way_noted();
 }
 
 /* As begin_work(), in a process of the comparison, which forks for each request. */

@@ -325,6 +325,7 @@ void in_the_way_startup(void);                        /* when PHP has started */
 void in_the_way_may_be(uint32_t first, uint32_t end); /* those lie there in the table of classes */
 void in_the_way_note(void);                           /* from now on, in this process: what its own code asks for */
 HashTable *in_the_way_asked(void);                    /* that */
+void in_the_way_noted(void);                          /* no more from now on */
 bool in_the_way(void);                                /* they were */
 void in_the_way_before_answer(void);                  /* its head: here the request may end, too */
 
@@ -419,6 +420,7 @@ void try_out_startup(void); /* when PHP has started */
 /* owner.c: whose code a file holds; names as PHP has them, resolved */
 void owner_startup(void); /* when PHP has started */
 bool owner_is_project(const char *file);
+bool owner_seems_package(const char *file); /* of Composer's or PHP's library, by its name alone */
 bool owner_is_package(const char *file);
 /* The next call of PHP code from there on, of which there is a file; NULL: none. */
 const zend_execute_data *owner_calling(const zend_execute_data *frame);

@@ -1,12 +1,11 @@
 /*
- * What a request does for which it matters that classes are there before it (by_name.c), in a project that a boot
- * script of ours boots: it declares one of the same name, or gives another class that name; its own code asks whether
- * one is loaded, without having it loaded; or it has an autoloader of its own asked before others. Then its answer is
- * not the one of classic mode. PHP's error, or ours, ends it, and the application boots anew, with all classes left to
- * requests.
+ * What a request does for which it matters that classes are there before it (by_name.c): it declares one of the same
+ * name, or gives another class that name; its own code asks whether one is loaded, without having it loaded; it changes
+ * where autoloaders look, or has one of its own asked before others. Then its answer is not the one of classic mode.
+ * PHP's error, or ours, ends it, and the application boots anew, with all classes left to requests.
  *
- * A warm-up request that does so, in a process of its own, tells what not to load (by_name.c): so an application whose
- * every request does meets no error.
+ * A warm-up request that does so, in a process of its own or before a boot that comes to nothing, tells what not to
+ * load (by_name.c): so an application whose every request does meets no error.
  */
 #include "engine.h"
 #include "host.h"
@@ -38,6 +37,11 @@ void in_the_way_note(void)
 {
 	learns = true;
 	loaded_from = EG(class_table)->nNumUsed;
+}
+
+void in_the_way_noted(void)
+{
+	learns = false;
 }
 
 static zend_string *key_of(const char *name, size_t len)
@@ -363,7 +367,7 @@ static ZEND_FUNCTION(looked_at_unregister_wrapper)
 
 void in_the_way_startup(void)
 {
-	if (!options_is_project()) {
+	if (!options.worker_mode || options.rewind == REWIND_OFF) {
 		return;
 	}
 	zend_hash_init(&asked, 8, NULL, NULL, true);

@@ -28,6 +28,12 @@ bool owner_is_project(const char *file)
 	       (!is_below(file, of_php) || (is_below(own, of_php) && is_below(file, own)));
 }
 
+/* Where nobody has said which project a script belongs to. */
+bool owner_seems_package(const char *file)
+{
+	return strstr(file, "/vendor/") != NULL || is_below(file, "/usr/share/php");
+}
+
 bool owner_is_package(const char *file)
 {
 	return is_below(file, of_composer) || (is_below(file, of_php) && !owner_is_project(file));

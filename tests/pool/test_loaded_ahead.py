@@ -10,6 +10,7 @@ import concurrent.futures
 import os
 import pathlib
 import re
+import socket
 
 import pytest
 import requests
@@ -352,6 +353,29 @@ def test_a_file_that_the_handler_includes_itself_is_left_to_it(tmp_path) -> None
     with Hayate(tmp_path, workers=1, args=["--worker", "worker.php"]) as server:
         answers = [requests.get(server.url, timeout=60) for _ in range(4)]
         assert {(answer.status_code, answer.text) for answer in answers} == {(200, "db")}, server.log()
+
+
+@pytest.mark.parametrize("own", [True, False], ids=["own class", "package's class"])
+def test_what_the_handler_sets_up_unless_a_class_is_there_is_set_up(tmp_path, own) -> None:
+    """By a worker script of one's own whose warm-up requests leave a connection, so that it boots again without them."""
+    tmp_path.chmod(0o755)
+    place = tmp_path / ("lib" if own else "vendor/shop")
+    place.mkdir(parents=True)
+    (place / "App.php").write_text(
+        "<?php\nfinal class App { public static array $is = []; public static $kept; public static function boot(): void\n"
+        "{ self::$is = ['name' => 'shop']; self::$kept = stream_socket_client($_SERVER['PEER']); } }\n"
+    )
+    os.utime(place / "App.php", (1, 1))
+    (tmp_path / "worker.php").write_text(
+        f"<?php\n{COMPOSER} $loader->addPsr4('', '{place}'); $loader->register();\n"
+        "while (hayate_handle_request(static function (): void { if (!class_exists('App', false)) { App::boot(); } echo App::$is['name'] ?? 'nothing'; })) {\n}\n"
+    )
+    with socket.create_server(("127.0.0.1", 0)) as peer:
+        args = ["--worker", "worker.php", "--env", f"PEER=tcp://127.0.0.1:{peer.getsockname()[1]}"]
+        with Hayate(tmp_path, workers=1, args=args) as server:
+            answers = [requests.get(server.url, timeout=60) for _ in range(4)]
+            assert {(answer.status_code, answer.text) for answer in answers} == {(200, "shop")}, server.log()
+            assert server.status()["apps"][0]["cold_boot"] is not None, "else this says nothing"
 
 
 def test_a_text_of_a_visitors_is_no_error_of_phps(tmp_path) -> None:
