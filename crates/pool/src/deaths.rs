@@ -251,8 +251,8 @@ impl Supervisor {
                         };
                         tracing::warn!(
                             app,
-                            "booting again without warm-up requests: {why}. Their classes are loaded at the boot, but what else \
-                             they prepared is prepared anew by each request{remedy}"
+                            "booting again without warm-up requests: {why}. Classes of packages that they needed are loaded at the boot, but \
+                             what else they prepared is prepared anew by each request{remedy}"
                         );
                         boot.cold = Some(why);
                     }
