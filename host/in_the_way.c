@@ -121,7 +121,10 @@ static bool finds_another(void)
 
 bool in_the_way(void)
 {
-	is = is || (first != end && finds_another());
+	/* Not written where it stays as it was: then a rewind need not look at its page. */
+	if (!is && first != end && finds_another()) {
+		is = true;
+	}
 	return is;
 }
 
