@@ -593,7 +593,7 @@ static void roll_back(void)
 		track_scan();
 		c->counters.scans++;
 	}
-	uint64_t scanned = now();
+	uint64_t scanned = look ? now() : started;
 	bool learn_anew = c->tracking == REWIND_SOFT_DIRTY && c->hot_count > c->hot_limit;
 	restore_hot(learn_anew);
 	c->counters.last_cold = 0;
