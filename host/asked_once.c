@@ -230,6 +230,12 @@ static void look_at_closure(zend_ast *ast)
 	look_at_declared(ast, (struct place){.function = function, .closure = &why});
 	if (ast == of_errors) {
 		free(why);
+	} else if (why != NULL && ast->kind == ZEND_AST_ARROW_FUNC && (function->flags & ZEND_ACC_RETURN_REFERENCE) != 0) {
+		/* It cannot say that it runs: with that its value would be no variable any more. */
+		if (seen[0] == '\0') {
+			snprintf(seen, sizeof seen, "%s", why);
+		}
+		free(why);
 	} else if (why != NULL) {
 		of_closures = one_more(of_closures, &closures_count, sizeof of_closures[0]);
 		of_closures[closures_count - 1] = why;

@@ -254,6 +254,56 @@ void functions_of_boot_scripts(const zend_function_entry *functions)
 	}
 }
 
+/*
+ * PHP's functions that the boot scripts call and a list of `disable_functions` may have, for these scripts alone: as
+ * Hayate\Boot\putenv(), which PHP takes for putenv() in their name space.
+ */
+static void call_for_boot_script(const char *name, zif_handler handler, INTERNAL_FUNCTION_PARAMETERS)
+{
+	const zend_execute_data *caller = owner_calling(execute_data->prev_execute_data);
+	if (caller == NULL || !owner_is_boot_script(ZSTR_VAL(caller->func->op_array.filename))) {
+		zend_throw_error(NULL, "Call to undefined function Hayate\\Boot\\%s()", name);
+		return;
+	}
+	handler(INTERNAL_FUNCTION_PARAM_PASSTHRU);
+}
+#define OF_BOOT_SCRIPTS(X) X(chdir) X(error_log) X(getenv) X(ini_get) X(ini_set) X(php_strip_whitespace) X(putenv)
+#define GIVEN(name)                                                                                                    \
+	static zif_handler given_##name;                                                                                   \
+	static ZEND_FUNCTION(of_boot_scripts_##name)                                                                       \
+	{                                                                                                                  \
+		call_for_boot_script(#name, given_##name, INTERNAL_FUNCTION_PARAM_PASSTHRU);                                   \
+	}
+OF_BOOT_SCRIPTS(GIVEN)
+
+void functions_disabled_for_others(void)
+{
+	static const struct {
+		const char *name, *known;
+		zif_handler *before, handler;
+	} all[] = {
+#define ENTRY(name) {"Hayate\\Boot\\" #name, #name, &given_##name, ZEND_FN(of_boot_scripts_##name)},
+	    OF_BOOT_SCRIPTS(ENTRY)};
+	static zend_function_entry given[sizeof all / sizeof all[0] + 1];
+	const zend_module_entry *standard = zend_hash_str_find_ptr(&module_registry, ZEND_STRL("standard"));
+	size_t count = 0;
+	for (size_t i = 0; standard != NULL && options_is_project() && i < sizeof all / sizeof all[0]; i++) {
+		const zend_function_entry *entry = standard->functions;
+		while (entry->fname != NULL && strcmp(entry->fname, all[i].known) != 0) {
+			entry++;
+		}
+		if (entry->fname != NULL && !zend_hash_str_exists(CG(function_table), all[i].known, strlen(all[i].known))) {
+			*all[i].before = entry->handler;
+			given[count] = *entry;
+			given[count].fname = all[i].name;
+			given[count++].handler = all[i].handler;
+		}
+	}
+	if (count > 0) {
+		functions_of_boot_scripts(given);
+	}
+}
+
 void functions_startup(void)
 {
 	functions_wrap("filter_input", &filter_input_handler, ZEND_FN(lazy_filter_input));

@@ -137,6 +137,7 @@ void functions_wrap(const char *name, zif_handler *before, zif_handler handler);
 void functions_startup(void); /* module start-up: wraps filter_input() and its kin */
 /* after PHP has started: functions that only boot scripts see; ends the zygote when they cannot be added */
 void functions_of_boot_scripts(const zend_function_entry *functions);
+void functions_disabled_for_others(void); /* when PHP has started; those that boot scripts need they have */
 
 /* handle.c */
 PHP_FUNCTION(hayate_handle_request);
@@ -420,6 +421,7 @@ void try_out_startup(void); /* when PHP has started */
 /* owner.c: whose code a file holds; names as PHP has them, resolved */
 void owner_startup(void); /* when PHP has started */
 bool owner_is_project(const char *file);
+bool owner_is_boot_script(const char *file);
 bool owner_seems_package(const char *file); /* of Composer's or PHP's library, by its name alone */
 bool owner_is_package(const char *file);
 /* The next call of PHP code from there on, of which there is a file; NULL: none. */

@@ -232,6 +232,7 @@ int main(int argc, char **argv)
 	}
 	front_controller_startup();
 	owner_startup();
+	functions_disabled_for_others();
 	asked_once_startup();
 	asked_by_packages_startup();
 	asked_of_framework_startup();

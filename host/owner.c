@@ -28,6 +28,11 @@ bool owner_is_project(const char *file)
 	       (!is_below(file, of_php) || (is_below(own, of_php) && is_below(file, own)));
 }
 
+bool owner_is_boot_script(const char *file)
+{
+	return is_below(file, of_boot_scripts);
+}
+
 /* Where nobody has said which project a script belongs to. */
 bool owner_seems_package(const char *file)
 {

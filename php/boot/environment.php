@@ -9,6 +9,25 @@ declare(strict_types=1);
 
 namespace Hayate\Boot;
 
+/*
+ * For boot scripts that are in no name space: in this one PHP's functions are there where disable_functions names them (host/functions.c).
+ */
+
+function variable(string $name): string
+{
+    return (string) getenv($name);
+}
+
+function set_variable(string $variable): void
+{
+    putenv($variable);
+}
+
+function enter(string $directory): void
+{
+    chdir($directory);
+}
+
 /** @return array<string, string> settings that libpq takes from the environment */
 function environment_of_libpq(): array
 {

@@ -23,8 +23,11 @@ use Illuminate\Http\Request;
 
 use Hayate\Boot\EarlyRequest;
 use Hayate\Boot\LaravelWarm;
+use function Hayate\Boot\enter;
 use function Hayate\Boot\look_at_all_environment;
 use function Hayate\Boot\not_for_all;
+use function Hayate\Boot\set_variable;
+use function Hayate\Boot\variable;
 use const Hayate\Boot\AS_OF_REQUEST;
 
 define('LARAVEL_START', microtime(true));
@@ -35,11 +38,11 @@ require __DIR__.'/laravel_request.php';
 require __DIR__.'/laravel_warm.php';
 
 (static function (): void {
-    $root = (string) getenv('HAYATE_PROJECT');
-    putenv('HAYATE_PROJECT');
+    $root = variable('HAYATE_PROJECT');
+    set_variable('HAYATE_PROJECT');
     unset($_SERVER['HAYATE_PROJECT'], $_ENV['HAYATE_PROJECT']);
     // Where PHP would be if it ran the front controller.
-    chdir($root.'/public');
+    enter($root.'/public');
     $given = ['server' => $_SERVER, 'env' => $_ENV];
     require $root.'/vendor/autoload.php';
 
@@ -77,7 +80,7 @@ require __DIR__.'/laravel_warm.php';
         && 1 === preg_match(AS_OF_REQUEST, $name), ARRAY_FILTER_USE_BOTH);
     $others = array_diff_key($server, $as_of_request);
     // PHP takes those for its own otherwise, as it makes $_SERVER.
-    array_map(putenv(...), array_map(strval(...), array_keys($as_of_request)));
+    array_map(set_variable(...), array_map(strval(...), array_keys($as_of_request)));
     // Written by `artisan down`: it answers and exits, or lets those through who may pass. Where the front controller has it.
     $maintenance = str_contains(php_strip_whitespace($root.'/public/index.php'), 'maintenance.php') ? $root.'/storage/framework/maintenance.php' : '';
 
@@ -89,7 +92,7 @@ require __DIR__.'/laravel_warm.php';
         $GLOBALS['request'] = $request = Request::capture();
         foreach ($as_of_request as $name => $value) {
             if (!isset($_SERVER[$name])) {
-                putenv("$name=$value");
+                set_variable("$name=$value");
             }
         }
         // What the request has, it keeps.

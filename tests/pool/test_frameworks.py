@@ -815,6 +815,22 @@ def test_variables_of_the_front_controller_are_global(tmp_path) -> None:
     assert found["worker"] == found["classic"] and found["classic"][3] is True, found
 
 
+def test_functions_that_are_disabled_are_there_for_boot_scripts_alone(tmp_path) -> None:
+    """Lists of functions to disable have putenv() in them."""
+    tmp_path.chmod(0o755)
+    project = frameworks.laravel(tmp_path)
+    routes = project / "routes/web.php"
+    tries = "try { \\Hayate\\Boot\\putenv('LD_PRELOAD=x'); return 'set'; } catch (\\Error $error) { return $error->getMessage(); }"
+    by_array = "try { array_map('Hayate\\Boot\\putenv', ['LD_PRELOAD=x']); return 'set'; } catch (\\Error $error) { return $error->getMessage(); }"
+    routes.write_text(routes.read_text() + f"\nRoute::get('/tries', function () {{ {tries} }});\nRoute::get('/array', function () {{ {by_array} }});\n")
+    disabled = "exec,passthru,shell_exec,system,proc_open,popen,parse_ini_file,show_source,putenv"
+    with Hayate(project, workers=1, args=["--ini", f"disable_functions={disabled}"]) as server:
+        (app,) = server.status()["apps"]
+        assert (app["mode"], app["fallback"]) == ("worker", None), server.log()
+        for path in ("/tries", "/array"):
+            assert get(server, path).text == "Call to undefined function Hayate\\Boot\\putenv()"
+
+
 def test_warmup_requests_of_a_plain_page_are_kept(tmp_path) -> None:
     tmp_path.chmod(0o755)
     project = frameworks.laravel(tmp_path)
