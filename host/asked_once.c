@@ -150,7 +150,7 @@ static void note(enum what what, const char *sign, const char *name, zend_ast *a
 	bool leaves = what == ANSWERS && (strcmp(name, "exit") == 0 || word_aborts(name));
 	bool decides = front_controller_boots() || (what == ANSWERS && in_front_controller());
 	if (what != ASKS && !leaves && (place.function != NULL || !decides)) {
-		/* What a function draws is told by the log (frozen_tell_draws()), and what it prints or throws is its own
+		/* What a function draws is told by the log (frozen_tell()), and what it prints or throws is its own
 		 * affair. Configuration that is read once may say the year, and include what is there. */
 		return;
 	}

@@ -5,7 +5,9 @@
  * not seen; nor is the reading of $_ENV and $_SERVER.
  *
  * `hayate explain` tells all of it. What was drawn by chance is looked for in each boot, and the log names it: under
- * php-fpm it is another value for each visitor, and nothing else would say that here it is the same.
+ * php-fpm it is another value for each visitor, and nothing else would say that here it is the same. So it is with
+ * files that a recognised project's own code reads as it boots, such as settings: nobody has decided that they are read
+ * once.
  */
 #include "explain.h"
 
@@ -31,7 +33,7 @@
 static struct frozen list[MAX_FROZEN];
 static size_t count;
 static bool watching;
-/* Only what is drawn by chance. */
+/* Only what is drawn by chance, and what a project reads. */
 static bool draws_only;
 static bool open_before[MAX_FDS];
 /* Shared by all processes of the application: the log has it. */
@@ -324,6 +326,25 @@ static void stand_before(INTERNAL_FUNCTION_PARAMETERS)
 	it->handler(INTERNAL_FUNCTION_PARAM_PASSTHRU);
 }
 
+static bool called_by_application(void)
+{
+	for (const zend_execute_data *frame = EG(current_execute_data); frame != NULL; frame = frame->prev_execute_data) {
+		if (frame->func != NULL && ZEND_USER_CODE(frame->func->type) &&
+		    !is_foreign(ZSTR_VAL(frame->func->op_array.filename))) {
+			return true;
+		}
+	}
+	return false;
+}
+
+/* What belongs to a release, and changes with it. */
+static bool is_of_release(const char *path)
+{
+	const char *slash = strrchr(path, '/'), *name = slash == NULL ? path : slash + 1, *end = strrchr(name, '.');
+	return strncmp(name, ".env", 4) == 0 || strncmp(name, "composer.", 9) == 0 ||
+	       (end != NULL && (strcmp(end, ".php") == 0 || strcmp(end, ".phar") == 0));
+}
+
 /* Files that PHP code opens. What it includes is its code, and no news. */
 static const php_stream_wrapper_ops *plain_ops;
 static php_stream_wrapper_ops watched_ops;
@@ -331,9 +352,11 @@ static php_stream_wrapper_ops watched_ops;
 static php_stream *open_plain(php_stream_wrapper *wrapper, const char *path, const char *mode, int flags,
                               zend_string **opened, php_stream_context *context STREAMS_DC)
 {
-	if (watching && !(flags & (STREAM_OPEN_FOR_INCLUDE | STREAM_OPEN_FOR_ZEND_STREAM))) {
+	bool reads = strpbrk(mode, "waxc+") == NULL;
+	if (watching && !(flags & (STREAM_OPEN_FOR_INCLUDE | STREAM_OPEN_FOR_ZEND_STREAM)) &&
+	    (!draws_only || (reads && path[0] == '/' && !is_of_release(path) && called_by_application()))) {
 		char what[MAXPATHLEN + 16];
-		snprintf(what, sizeof what, "%s%s", path, strpbrk(mode, "waxc+") != NULL ? " (to write)" : "");
+		snprintf(what, sizeof what, "%s%s", path, reads ? "" : " (to write)");
 		note("file", what, true);
 	}
 	return plain_ops->stream_opener(wrapper, path, mode, flags, opened, context STREAMS_REL_CC);
@@ -439,14 +462,16 @@ void frozen_watch(bool all)
 		}
 	}
 	watching = true;
-	if (draws_only) {
+	if (draws_only && !options_is_project()) {
 		return;
 	}
 	plain_ops = php_plain_files_wrapper.wops;
 	watched_ops = *plain_ops;
 	watched_ops.stream_opener = open_plain;
 	php_plain_files_wrapper.wops = &watched_ops;
-	each_descriptor(was_open);
+	if (!draws_only) {
+		each_descriptor(was_open);
+	}
 }
 
 void frozen_stop(void)
@@ -462,9 +487,11 @@ void frozen_stop(void)
 			watched[i].function->internal_function.handler = watched[i].handler;
 		}
 	}
+	if (plain_ops != NULL) {
+		php_plain_files_wrapper.wops = plain_ops;
+	}
 	if (!draws_only) {
 		each_descriptor(is_open);
-		php_plain_files_wrapper.wops = plain_ops;
 	}
 }
 
@@ -474,30 +501,50 @@ void frozen_share(void)
 	told = at == MAP_FAILED ? NULL : at;
 }
 
-void frozen_tell_draws(void)
+/* What the boot did of that kind, and where, for the log: "a at x, b at y". False: nothing. */
+static bool places_of(const char *kind, char *to, size_t size)
 {
-	char places[3000] = "";
-	size_t len = 0, told_of = 0;
-	if (!draws_only) {
-		return;
-	}
-	for (size_t i = 0; i < count && told_of < MOST_TOLD; i++) {
-		if (strcmp(list[i].kind, "random") == 0 && list[i].at != NULL && len < sizeof places - 1) {
-			int n = snprintf(places + len, sizeof places - len, "%s%s at %s", told_of == 0 ? "" : ", ", list[i].what,
-			                 list[i].at);
+	size_t len = 0, told_of = 0, all = 0;
+	to[0] = '\0';
+	for (size_t i = 0; i < count; i++) {
+		if (strcmp(list[i].kind, kind) != 0 || list[i].at == NULL) {
+			continue;
+		}
+		all++;
+		if (told_of < MOST_TOLD && len < size - 1) {
+			int n = snprintf(to + len, size - len, "%s%s at %s", told_of == 0 ? "" : ", ", list[i].what, list[i].at);
 			len += (size_t)MAX(n, 0);
 			told_of++;
 		}
 	}
-	bool more = count > told_of;
-	frozen_forget();
-	if (told_of == 0 || (told != NULL && __atomic_exchange_n(told, true, __ATOMIC_RELAXED))) {
+	if (all > told_of && len < size - 1) {
+		snprintf(to + len, size - len, ", …");
+	}
+	return told_of > 0;
+}
+
+void frozen_tell(void)
+{
+	char drawn[3000], read[3000];
+	if (!draws_only) {
 		return;
 	}
-	log_format(
-	    "The boot drew random numbers, and each request finds the same: %s%s. Draw in the request what must differ "
-	    "from visitor to visitor, such as a nonce, a token or an id.",
-	    places, more ? ", …" : "");
+	bool draws = places_of("random", drawn, sizeof drawn), reads = places_of("file", read, sizeof read);
+	frozen_forget();
+	if ((!draws && !reads) || (told != NULL && __atomic_exchange_n(told, true, __ATOMIC_RELAXED))) {
+		return;
+	}
+	if (draws) {
+		log_format(
+		    "The boot drew random numbers, and each request finds the same: %s. Draw in the request what must differ "
+		    "from visitor to visitor, such as a nonce, a token or an id.",
+		    drawn);
+	}
+	if (reads) {
+		log_format("The boot read files, and each request finds what was in them then: %s. A change counts after a "
+		           "reload; read in the request what is to count at once.",
+		           read);
+	}
 }
 
 size_t frozen_list(const struct frozen **to)

@@ -225,7 +225,7 @@ static bool begin_work(void)
 		patterns_compile();
 	}
 	decline_misplaced_call();
-	frozen_tell_draws();
+	frozen_tell();
 	if (options.rewind != REWIND_OFF) {
 		lifecycle_start_ahead();
 	}

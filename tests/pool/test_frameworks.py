@@ -815,6 +815,27 @@ def test_variables_of_the_front_controller_are_global(tmp_path) -> None:
     assert found["worker"] == found["classic"] and found["classic"][3] is True, found
 
 
+def test_the_log_names_files_that_the_application_reads_as_it_boots(tmp_path) -> None:
+    """Settings that a provider reads stay as they were for all requests, which under php-fpm each would see change."""
+    tmp_path.chmod(0o755)
+    project = frameworks.laravel(tmp_path)
+    settings = project / "storage/settings.json"
+    settings.write_text('{"title": "first"}')
+    provider = project / "app/Providers/AppServiceProvider.php"
+    reads = "config(['app.title' => json_decode(file_get_contents(storage_path('settings.json')))->title]);"
+    provider.write_text(provider.read_text().replace("    public function register", f"    public function boot(): void\n    {{\n        {reads}\n    }}\n\n    public function register"))
+    (project / "routes/web.php").write_text((project / "routes/web.php").read_text() + "\nRoute::get('/title', fn () => config('app.title'));\n")
+    with Hayate(project, workers=2) as server:
+        assert get(server, "/title").text == "first"
+        settings.write_text('{"title": "second"}')
+        assert get(server, "/title").text == "first"
+        assert server.reload().returncode == 0
+        assert get(server, "/title").text == "second"
+        told = [line for line in server.log().splitlines() if "The boot read files" in line]
+        # Once for each boot that visitors are served from.
+        assert len(told) == 2 and f"{settings} at {provider}:" in told[0] and ".env" not in told[0], server.log()
+
+
 def test_functions_that_are_disabled_are_there_for_boot_scripts_alone(tmp_path) -> None:
     """Lists of functions to disable have putenv() in them."""
     tmp_path.chmod(0o755)
