@@ -67,7 +67,8 @@ INI = {
     "variables_order": "EGPCS",
     # Unset, it takes after variables_order; empty, it would mean no variables at all.
     "request_order": "GPC",
-    "register_argc_argv": "1",
+    # From 8.5 on PHP says in each answer that this is deprecated.
+    "register_argc_argv": "0" if PHP_VERSION >= "8.5" else "1",
     "enable_dl": "1",
     "expose_php": "1",
     "max_input_time": "-1",

@@ -44,3 +44,9 @@ if (is_file($wrapper = DEBIAN.'Symfony/Component/Cache/Traits/ValueWrapper.php')
 require_once DEBIAN.'Symfony/Contracts/Deprecation/function.php';
 require_once DEBIAN.'Symfony/Component/String/Resources/functions.php';
 require_once DEBIAN.'Symfony/Component/Translation/Resources/functions.php';
+// Functions of later versions of PHP, which Symfony 7.4 calls, and those of extensions, which Symfony 8.1 calls.
+foreach (['Php85', 'Php86', 'DeepClone', 'Time'] as $polyfill) {
+    if (is_file($functions = DEBIAN."Symfony/Polyfill/$polyfill/bootstrap.php")) {
+        require_once $functions;
+    }
+}
