@@ -31,6 +31,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// Between two attempts to boot an application anew: the shortest and the longest, doubled each time.
 const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(60));
 
+/// The way in which requests load their classes.
+const CLASSES: &str = "classes";
+
 /// An application that runs in another way than configured.
 #[derive(Debug, Clone, Serialize)]
 pub struct Fallback {
@@ -46,11 +49,12 @@ impl Fallback {
     /// For people.
     pub fn words(&self) -> String {
         let how = match self.to {
-            "classes" => "with all classes left to requests, which takes them a little longer",
+            CLASSES => "with all classes left to requests, which takes them a little longer",
             "fork" => "with a fork for each request, which is slower",
             _ => "in classic mode, which boots it for each request",
         };
-        format!("{}. Until the next reload it runs {how}", self.why)
+        let end = if self.to == CLASSES { "restart" } else { "reload" };
+        format!("{}. Until the next {end} it runs {how}", self.why)
     }
 }
 
@@ -122,6 +126,22 @@ async fn by_a_thread<T: Send + 'static>(
     }
 }
 
+/// Has those that requests have shown to want it begin with all classes left to them: else each reload would fail some of them anew.
+pub fn leave_classes(apps: &mut [App], names: &[String]) {
+    for app in apps {
+        if names.contains(&app.spec.name) && app.spec.way == Way::Configured {
+            app.spec = app.spec.in_way(Way::ClassesLater);
+        }
+    }
+}
+
+impl Fallback {
+    /// Whether it outlives a reload.
+    pub fn stays(&self) -> bool {
+        self.to == CLASSES
+    }
+}
+
 /// The same application in classic mode. `None`: it is, or there is no front controller of PHP but the worker script.
 pub fn in_classic_mode(app: &App) -> Option<App> {
     let Mode::Worker { script } = &app.spec.mode else { return None };
@@ -156,7 +176,7 @@ pub async fn boot(old: Arc<Generation>, app: App, unfit: Unfit, hub: Arc<Hub>) -
     let mut next = found_slower(&app, unfit.classes, no_fork).await;
     while let Some(app) = next {
         let to = match app.spec.way {
-            Way::Configured | Way::ClassesLater => "classes",
+            Way::Configured | Way::ClassesLater => CLASSES,
             Way::Fork => "fork",
             Way::Classic => "classic",
         };

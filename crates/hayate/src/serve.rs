@@ -328,7 +328,8 @@ async fn serve_for(
                 replies.extend(reply);
                 let known = listeners.addresses();
                 let log = server.front.access_log();
-                let task = tokio::spawn(prepare(Arc::clone(master), known, log, Arc::clone(hub)));
+                let later = server.classes_later();
+                let task = tokio::spawn(prepare(Arc::clone(master), known, log, Arc::clone(hub), later));
                 reload = Some(Reload { task, replies });
             }
         }

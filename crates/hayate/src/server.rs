@@ -10,7 +10,7 @@ use std::{
 use hayate_certificates::Pair;
 use hayate_front::{AccessLog, Backend, Disk, Format, Front, Routes, Settings};
 use hayate_http::Secret;
-use hayate_pool::{Generation, RewindTotals, Status, Unfit};
+use hayate_pool::{Generation, RewindTotals, Status, Unfit, Way};
 use parking_lot::{Mutex, MutexGuard};
 use serde::Serialize;
 use tokio::sync::{mpsc, oneshot};
@@ -306,7 +306,10 @@ impl Server {
             let mut running = self.running();
             let planned = std::mem::replace(&mut running.plan, plan.clone());
             running.access_log = access_log.clone();
-            running.fallbacks.clear();
+            let later = |name: &String| {
+                plan.apps.iter().any(|app| app.spec.name == *name && app.spec.way == Way::ClassesLater)
+            };
+            running.fallbacks.retain(|name, fallback| fallback.stays() && later(name));
             let before = std::mem::replace(&mut running.apps, apps);
             let mut old: Vec<_> =
                 slower.into_iter().map(|replacement| running.substitute(replacement)).collect();
@@ -395,6 +398,17 @@ impl Server {
         let (running, now) = (self.running(), Instant::now());
         let draining = running.draining.iter().map(|(_, until)| until.saturating_duration_since(now));
         draining.fold(running.plan.time_to_finish(), Duration::max)
+    }
+
+    /// The applications whose requests are to load their classes by themselves.
+    pub fn classes_later(&self) -> Vec<String> {
+        let running = self.running();
+        running
+            .fallbacks
+            .iter()
+            .filter(|(_, fallback)| fallback.stays())
+            .map(|(name, _)| name.clone())
+            .collect()
     }
 
     /// Forgets a generation that is drained, but for its counters.

@@ -66,8 +66,10 @@ pub(super) async fn prepare(
     known: Vec<ListenAddr>,
     log: AccessLog,
     hub: Arc<Hub>,
+    classes_later: Vec<String>,
 ) -> Result<Fresh, String> {
     let mut loaded = master.load().await?;
+    fallback::leave_classes(&mut loaded.plan.apps, &classes_later);
     let access_log = open_log(&loaded.plan, &log).await.map_err(|error| error.to_string())?;
     let sockets = loaded.sockets(&known);
     let apps = start(&loaded, &hub).map_err(|error| format!("{error:#}"))?;
