@@ -451,7 +451,7 @@ mod tests {
     fn a_file_is_closed_by_a_thread_of_its_place_even_where_that_hangs() {
         use std::io::Read;
 
-        let disk = Disk::start().unwrap();
+        let disk = Disk::start(Disk::THREADS).unwrap();
         let place = disk.place(Path::new("/hanging"));
         let (release, gate) = mpsc::channel::<()>();
         let gate = Arc::new(Mutex::new(gate));
@@ -474,7 +474,7 @@ mod tests {
 
     #[tokio::test]
     async fn newcomers_leave_room_for_what_is_under_way_and_take_turns_with_it() {
-        let disk = Disk::start().unwrap();
+        let disk = Disk::start(Disk::THREADS).unwrap();
         let place = disk.place(Path::new("/slow"));
         let (release, gate) = mpsc::channel::<()>();
         let gate = Arc::new(Mutex::new(gate));
@@ -505,9 +505,9 @@ mod tests {
 
     #[tokio::test]
     async fn a_panic_costs_the_one_who_asked() {
-        let disk = Disk::start().unwrap();
+        let disk = Disk::start(Disk::THREADS).unwrap();
         let place = disk.place(Path::new("/"));
-        for _ in 0..3 * THREADS {
+        for _ in 0..3 * Disk::THREADS {
             let failed: io::Result<()> = place.start(|| panic!("this panic is part of the test")).await;
             assert!(failed.is_err());
         }
