@@ -19,7 +19,7 @@ import tempfile
 import threading
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
 from lib.seccomp import profile  # noqa: E402
@@ -127,25 +127,19 @@ def holds(what: str, condition: object, found: object = "") -> None:
     print(f"holds: {what} {found}".rstrip(), flush=True)
 
 
-def main(image: pathlib.Path, bundle: pathlib.Path) -> None:
-    root = bundle / "rootfs"
-    root.mkdir()
-    of_image = unpack(image, root)
-    (root / "app/public/worker.php").write_text(WORKER)
-    holds("the licence is in the image", (root / "usr/share/licenses/hayate/LICENSE").exists())
-    (root / "etc/hayate/hayate.toml").write_text(CONFIGURATION)
+def configured(of_image: dict, **environment: str) -> dict:
+    """What runc is told: a read-only root, no capability, the image's user."""
     uid, gid = map(int, of_image["User"].split(":"))
-    holds("its user is a number, and not root", uid > 0, uid)
 
     def mount(to: str, kind: str, *options: str) -> dict:
         return {"destination": to, "type": kind, "source": kind, "options": ["nosuid", *options]}
 
-    config = {
+    return {
         "ociVersion": "1.0.2",
         "process": {
             "user": {"uid": uid, "gid": gid},
             "args": of_image["Cmd"],
-            "env": [*of_image["Env"], "GREETING=of the container"],
+            "env": [*of_image["Env"], *(f"{name}={value}" for name, value in environment.items())],
             "cwd": of_image["WorkingDir"],
             "noNewPrivileges": True,
             "capabilities": {},
@@ -161,9 +155,24 @@ def main(image: pathlib.Path, bundle: pathlib.Path) -> None:
         "linux": {
             "namespaces": [{"type": kind} for kind in ("pid", "ipc", "uts", "mount", "cgroup")],
             "readonlyPaths": ["/proc/sys"],
-            "resources": {"memory": {"limit": 192 << 20}, "cpu": {"quota": 100000, "period": 100000}},
         },
     }
+
+
+def main(image: pathlib.Path, bundle: pathlib.Path) -> None:
+    root = bundle / "rootfs"
+    root.mkdir()
+    of_image = unpack(image, root)
+    (root / "app/public/worker.php").write_text(WORKER)
+    holds("the licence is in the image", (root / "usr/share/licenses/hayate/LICENSE").exists())
+    (root / "etc/hayate/hayate.toml").write_text(CONFIGURATION)
+    uid = int(of_image["User"].split(":")[0])
+    holds("its user is a number, and not root", uid > 0, uid)
+    for program in ("hayate", "hayate-php8.4"):
+        listed = json.loads((root / f"usr/share/hayate/sbom/{program}.cdx.json").read_text())
+        holds("what went into the program is listed", listed["metadata"]["component"]["name"] == program, f"{program}: {len(listed['components'])}")
+    config = configured(of_image, GREETING="of the container")
+    config["linux"]["resources"] = {"memory": {"limit": 192 << 20}, "cpu": {"quota": 100000, "period": 100000}, "pids": {"limit": 60}}
     check = of_image["Healthcheck"]["Test"][1:]
 
     with started(bundle, config, check) as container:
@@ -175,7 +184,8 @@ def main(image: pathlib.Path, bundle: pathlib.Path) -> None:
         holds("requests are rewound", [json.loads(get("/"))["n"] for _ in range(20)] == [1] * 20)
         holds("/readyz and /metrics answer", b"ready" in get("/readyz", METRICS) and b"hayate_" in get("/metrics", METRICS))
         said = container.exec("hayate", "check", "--config", "/etc/hayate/hayate.toml").stdout
-        holds("the cgroup's limits are seen", "may use       1 processor, 192 MB" in said and "workers     1-3\n" in said, said.splitlines()[2])
+        seen = "may use       1 processor, 192 MB of memory (cgroup), 60 processes" in said and "workers     1-3\n" in said
+        holds("the cgroup's limits are seen", seen, said.splitlines()[2])
         slow: list[bytes] = []
         client = threading.Thread(target=lambda: slow.append(get("/?sleep=3")))
         client.start()
@@ -208,10 +218,15 @@ def main(image: pathlib.Path, bundle: pathlib.Path) -> None:
             holds(f"{what}: it ends with 0", container.end() == 0)
 
 
-if __name__ == "__main__":
+def run(looks: Callable[[pathlib.Path, pathlib.Path], None]) -> None:
+    """With the image that the command names, and a directory that is gone afterwards."""
     directory = pathlib.Path(tempfile.mkdtemp(prefix="hayate-container-"))
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     try:
-        main(pathlib.Path(sys.argv[1]), directory)
+        looks(pathlib.Path(sys.argv[1]), directory)
     finally:
         shutil.rmtree(directory, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    run(main)
