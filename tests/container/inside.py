@@ -139,7 +139,8 @@ def configured(of_image: dict, **environment: str) -> dict:
         "process": {
             "user": {"uid": uid, "gid": gid},
             "args": of_image["Cmd"],
-            "env": [*of_image["Env"], *(f"{name}={value}" for name, value in environment.items())],
+            # What is said when it is started takes the place of what the image says.
+            "env": [f"{name}={value}" for name, value in {**dict(one.split("=", 1) for one in of_image["Env"]), **environment}.items()],
             "cwd": of_image["WorkingDir"],
             "noNewPrivileges": True,
             "capabilities": {},
