@@ -92,9 +92,9 @@ def main(image: pathlib.Path, bundle: pathlib.Path) -> None:
 
     with socket.create_server(("127.0.0.1", 0)) as listener, ThreadPoolExecutor(1) as pool:
         listener.settimeout(60)
-        told = f"client_host=127.0.0.1 client_port={listener.getsockname()[1]} start_with_request=yes"
+        told = f"client_host=127.0.0.1 client_port={listener.getsockname()[1]}"
         with started(bundle, mounted(XDEBUG_MODE="debug", XDEBUG_CONFIG=told), check) as container:
-            answer = pool.submit(get, "/?n=21")
+            answer = pool.submit(get, "/?n=21&XDEBUG_TRIGGER=1")
             with Session(listener.accept()[0]) as session:
                 line = 1 + PAGE.splitlines().index("$twice = $n * 2;")
                 session.say("breakpoint_set", f"-t line -f file:///app/public/index.php -n {line}")
@@ -106,7 +106,7 @@ def main(image: pathlib.Path, bundle: pathlib.Path) -> None:
             holds("and the answer comes", json.loads(answer.result(60))["twice"] == 42)
             holds("it ends with 0", container.end() == 0)
 
-    with started(bundle, mounted(XDEBUG_MODE="profile", XDEBUG_CONFIG="output_dir=/tmp start_with_request=yes"), check) as container:
+    with started(bundle, mounted(XDEBUG_MODE="profile", XDEBUG_CONFIG="output_dir=/tmp"), check) as container:
         get("/")
         listing = container.exec("sh", "-c", "zcat -f /tmp/cachegrind.out.* | grep -c '^fn='")
         holds("XDEBUG_MODE=profile: a profile lies in /tmp", listing.returncode == 0, listing.stdout.strip() + " functions called")
