@@ -160,16 +160,9 @@ deny: ## Licences, sources and known faults of the crates (cargo-deny; the known
 	$(CARGO) deny --locked check licenses bans sources
 	$(CARGO) deny --locked check advisories || echo 'deny: advisories were not all clear, or could not be fetched; see above' >&2
 
-# Times are the changelog's and paths the packages', so that the same source gives the same lists. Whatever crate the built programs name has to be in them.
-sbom: ## What went into hayate and hayate-lab: their crates with licences and checksums, as CycloneDX in target/sbom (wants cargo-cyclonedx)
-	SOURCE_DATE_EPOCH=$$(dpkg-parsechangelog -STimestamp) $(CARGO) cyclonedx --quiet --format json --spec-version 1.5 --describe binaries
-	mkdir -p $(TARGET)/sbom
-	sed 's|$(CURDIR)|/usr/src/hayate|g' crates/hayate/hayate_bin.cdx.json >$(TARGET)/sbom/hayate.cdx.json
-	sed 's|$(CURDIR)|/usr/src/hayate|g' crates/lab/hayate-lab_bin.cdx.json >$(TARGET)/sbom/hayate-lab.cdx.json
-	rm crates/hayate/hayate_bin.cdx.json crates/lab/hayate-lab_bin.cdx.json
-	for program in hayate hayate-lab; do [ ! -x $(RELEASE)/$$program ] || for crate in $$(scripts/crates-in $(RELEASE)/$$program); do \
-		grep -qF "\"pkg:cargo/$$crate\"" $(TARGET)/sbom/$$program.cdx.json || { echo "sbom: $$crate is in $$program and not in its list" >&2; exit 1; }; \
-	done; done
+# Where cargo is; the lists of the hosts are made where the packages are (debian/rules), of what they were compiled with there.
+sbom: ## What went into hayate and hayate-lab: their crates, and the C within them, with licences and checksums, as CycloneDX in target/sbom
+	for program in hayate hayate-lab; do scripts/sbom crates $$program $(TARGET)/sbom/$$program.cdx.json || exit 1; done
 
 # SOURCE: php8.2, or the path of an archive of php-src; OPTIONS: what else tests/conformance/run.py takes.
 ifndef SUITE
@@ -248,10 +241,10 @@ install: ## Install below PREFIX=/usr/local what make build has built; DESTDIR f
 # Packages are of the Debian that they are made on: the host wants that one's PHP and C library. hayate and hayate-lab install on later ones as well.
 # Those of another Debian are made in a root of it, of the server that was built here and a host that is built there.
 ifndef SUITE
-deb: setup-packages build ## Debian packages of what was built, in target/deb (SUITE=trixie: for Debian 13 with PHP 8.4, in target/deb-trixie; needs root)
+deb: setup-packages build sbom ## Debian packages of what was built, in target/deb (SUITE=trixie: for Debian 13 with PHP 8.4, in target/deb-trixie; needs root)
 	$(MAKE) packages BUILT=$(RELEASE)
 else
-deb: setup build
+deb: setup build sbom
 	scripts/debian-root $(SUITE) $(MAKE) suite-packages SUITE=$(SUITE) SERVER=$(RELEASE) SUITE_BIN=$(DEBS)/built DEBS=$(DEBS) \
 		$(if $(filter command line,$(origin PHP)),PHP=$(PHP))
 endif
@@ -267,9 +260,11 @@ suite-packages: setup-packages
 
 # BUILT=target/debug: of another build.
 packages:
+	@ls $(TARGET)/sbom/hayate.cdx.json $(TARGET)/sbom/hayate-lab.cdx.json >/dev/null || { echo 'what went into the programs is not listed yet: run make sbom first' >&2; exit 1; }
 	mkdir -p $(DEBS) && rm -f $(DEBS)/*.deb
-	BUILT=$(BUILT) DEBS=$(abspath $(DEBS)) debian/rules clean binary
+	BUILT=$(BUILT) SBOM=$(abspath $(TARGET))/sbom DEBS=$(abspath $(DEBS)) debian/rules clean binary
 	debian/rules clean
+	scripts/sbom check $(DEBS)
 
 # By the lintian of the Debian that they are for, each knowing what is right there. As root it says that this is not wanted, and goes on.
 ifndef SUITE

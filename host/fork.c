@@ -113,7 +113,10 @@ static bool fork_next(void)
 		} while (waited < 0 && pid > 0 && errno == EINTR);
 		serves = 0;
 		if (waited != pid || pid < 0) {
-			log_format(HY_LOG_ERROR "A process for the next request could not be forked: %s", strerror(errno));
+			log_format(HY_LOG_ERROR
+			           "A process for the next request could not be forked: %s; raise the limit of processes or "
+			           "of memory, or lower workers",
+			           strerror(errno));
 			_exit(70);
 		}
 		rewind_child_over();

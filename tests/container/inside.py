@@ -19,7 +19,10 @@ import tempfile
 import threading
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1]))
+from lib.seccomp import profile  # noqa: E402
 
 PORT, METRICS = 18480, 18481
 WORKER = """<?php
@@ -43,23 +46,6 @@ warmup = []
 inherit_env = "*"
 """
 EXTENSIONS = {"intl", "mbstring", "pdo_mysql", "pdo_pgsql", "pdo_sqlite", "Zend OPcache", "redis", "apcu", "gd", "curl", "zip", "bcmath", "xml"}
-#: Of those that Docker's default profile refuses (docs.docker.com/engine/security/seccomp), all that a process without capabilities could call.
-REFUSED = [
-    "acct", "add_key", "bpf", "clock_adjtime", "clock_settime", "create_module", "delete_module", "finit_module", "get_kernel_syms",
-    "init_module", "io_uring_enter", "io_uring_register", "io_uring_setup", "ioperm", "iopl", "kcmp", "kexec_file_load", "kexec_load", "keyctl",
-    "lookup_dcookie", "mbind", "mount", "move_pages", "nfsservctl", "open_by_handle_at", "perf_event_open", "pivot_root", "quotactl", "reboot",
-    "request_key", "set_mempolicy", "setns", "settimeofday", "stime", "swapoff", "swapon", "sysfs", "umount2", "unshare", "uselib", "userfaultfd",
-    "ustat", "vm86", "vm86old",
-]
-
-
-def seccomp(*allowed: str) -> dict:
-    names = [name for name in REFUSED if name not in allowed]
-    return {
-        "defaultAction": "SCMP_ACT_ALLOW",
-        "architectures": ["SCMP_ARCH_X86_64"],
-        "syscalls": [{"names": names, "action": "SCMP_ACT_ERRNO", "errnoRet": 1}],
-    }
 
 
 def unpack(image: pathlib.Path, root: pathlib.Path) -> dict:
@@ -141,25 +127,20 @@ def holds(what: str, condition: object, found: object = "") -> None:
     print(f"holds: {what} {found}".rstrip(), flush=True)
 
 
-def main(image: pathlib.Path, bundle: pathlib.Path) -> None:
-    root = bundle / "rootfs"
-    root.mkdir()
-    of_image = unpack(image, root)
-    (root / "app/public/worker.php").write_text(WORKER)
-    holds("the licence is in the image", (root / "usr/share/licenses/hayate/LICENSE").exists())
-    (root / "etc/hayate/hayate.toml").write_text(CONFIGURATION)
+def configured(of_image: dict, **environment: str) -> dict:
+    """What runc is told: a read-only root, no capability, the image's user."""
     uid, gid = map(int, of_image["User"].split(":"))
-    holds("its user is a number, and not root", uid > 0, uid)
 
     def mount(to: str, kind: str, *options: str) -> dict:
         return {"destination": to, "type": kind, "source": kind, "options": ["nosuid", *options]}
 
-    config = {
+    return {
         "ociVersion": "1.0.2",
         "process": {
             "user": {"uid": uid, "gid": gid},
             "args": of_image["Cmd"],
-            "env": [*of_image["Env"], "GREETING=of the container"],
+            # What is said when it is started takes the place of what the image says.
+            "env": [f"{name}={value}" for name, value in {**dict(one.split("=", 1) for one in of_image["Env"]), **environment}.items()],
             "cwd": of_image["WorkingDir"],
             "noNewPrivileges": True,
             "capabilities": {},
@@ -175,9 +156,24 @@ def main(image: pathlib.Path, bundle: pathlib.Path) -> None:
         "linux": {
             "namespaces": [{"type": kind} for kind in ("pid", "ipc", "uts", "mount", "cgroup")],
             "readonlyPaths": ["/proc/sys"],
-            "resources": {"memory": {"limit": 192 << 20}, "cpu": {"quota": 100000, "period": 100000}},
         },
     }
+
+
+def main(image: pathlib.Path, bundle: pathlib.Path) -> None:
+    root = bundle / "rootfs"
+    root.mkdir()
+    of_image = unpack(image, root)
+    (root / "app/public/worker.php").write_text(WORKER)
+    holds("the licence is in the image", (root / "usr/share/licenses/hayate/LICENSE").exists())
+    (root / "etc/hayate/hayate.toml").write_text(CONFIGURATION)
+    uid = int(of_image["User"].split(":")[0])
+    holds("its user is a number, and not root", uid > 0, uid)
+    for program in ("hayate", "hayate-php8.4"):
+        listed = json.loads((root / f"usr/share/hayate/sbom/{program}.cdx.json").read_text())
+        holds("what went into the program is listed", listed["metadata"]["component"]["name"] == program, f"{program}: {len(listed['components'])}")
+    config = configured(of_image, GREETING="of the container")
+    config["linux"]["resources"] = {"memory": {"limit": 192 << 20}, "cpu": {"quota": 100000, "period": 100000}, "pids": {"limit": 60}}
     check = of_image["Healthcheck"]["Test"][1:]
 
     with started(bundle, config, check) as container:
@@ -189,7 +185,8 @@ def main(image: pathlib.Path, bundle: pathlib.Path) -> None:
         holds("requests are rewound", [json.loads(get("/"))["n"] for _ in range(20)] == [1] * 20)
         holds("/readyz and /metrics answer", b"ready" in get("/readyz", METRICS) and b"hayate_" in get("/metrics", METRICS))
         said = container.exec("hayate", "check", "--config", "/etc/hayate/hayate.toml").stdout
-        holds("the cgroup's limits are seen", "may use       1 processor, 192 MB" in said and "workers     1-3\n" in said, said.splitlines()[2])
+        seen = "may use       1 processor, 192 MB of memory (cgroup), 60 processes" in said and "workers     1-3\n" in said
+        holds("the cgroup's limits are seen", seen, said.splitlines()[2])
         slow: list[bytes] = []
         client = threading.Thread(target=lambda: slow.append(get("/?sleep=3")))
         client.start()
@@ -199,20 +196,20 @@ def main(image: pathlib.Path, bundle: pathlib.Path) -> None:
         client.join(30)
         holds("SIGTERM lets a request of three seconds finish, then it ends with 0", slow and code == 0, code)
 
-    for what, profile in [
+    for what, filter_ in [
         ("no profile", None),
-        ("as Docker's default profile", seccomp()),
-        ("as Docker's, with userfaultfd allowed", seccomp("userfaultfd")),
+        ("Docker's default profile", profile()),
+        ("Docker's, with userfaultfd allowed", profile(("userfaultfd",))),
     ]:
         other = copy.deepcopy(config)
         del other["linux"]["resources"]
-        if profile:
-            other["linux"]["seccomp"] = profile
+        if filter_:
+            other["linux"]["seccomp"] = filter_
         with started(bundle, other, check) as container:
             numbers = [json.loads(get("/"))["n"] for _ in range(20)]
             said = container.exec("hayate", "check", "--config", "/etc/hayate/hayate.toml").stdout
             (line,) = [line.strip() for line in said.splitlines() if "tracking" in line]
-            forbidden = profile is not None and "userfaultfd" in profile["syscalls"][0]["names"]
+            forbidden = filter_ is not None and "userfaultfd" not in filter_["syscalls"][0]["names"]
             holds(f"{what}: each request is the first of its application", numbers == [1] * 20)
             holds(f"{what}: check says how", ("uffd, the fastest" in line) != forbidden, line)
             holds(f"{what}: check says what to allow", ("allow that system call" in said) == forbidden)
@@ -222,10 +219,15 @@ def main(image: pathlib.Path, bundle: pathlib.Path) -> None:
             holds(f"{what}: it ends with 0", container.end() == 0)
 
 
-if __name__ == "__main__":
+def run(looks: Callable[[pathlib.Path, pathlib.Path], None]) -> None:
+    """With the image that the command names, and a directory that is gone afterwards."""
     directory = pathlib.Path(tempfile.mkdtemp(prefix="hayate-container-"))
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     try:
-        main(pathlib.Path(sys.argv[1]), directory)
+        looks(pathlib.Path(sys.argv[1]), directory)
     finally:
         shutil.rmtree(directory, ignore_errors=True)
+
+
+if __name__ == "__main__":
+    run(main)

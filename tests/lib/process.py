@@ -190,6 +190,8 @@ class Server:
     """A foreground process in a temporary directory, its output in files. Subclasses say how it starts."""
 
     name = "server"
+    #: Called in its process before it is there.
+    prepare: Callable[[], None] | None = None
     start_timeout = IN_VAIN
     stop_timeout = IN_VAIN
 
@@ -234,6 +236,7 @@ class Server:
                 stderr=subprocess.STDOUT,
                 env=env,
                 start_new_session=True,
+                preexec_fn=self.prepare,
             )
 
     def wait_ready(self) -> None:

@@ -21,6 +21,7 @@ import pytest
 import requests
 
 from lib import site
+from lib.cgroups import Unavailable, process_group
 from lib.process import wait_until
 from lib.servers import Hayate, free_port, hayate_binary
 
@@ -407,31 +408,19 @@ def test_at_the_limit_of_processes_files_and_uploads_go_on(hayate_command, tmp_p
 @contextlib.contextmanager
 def pids_cgroup(server: Hayate) -> Iterator[None]:
     """The front alone in a cgroup that allows it no further thread."""
-    for base in (pathlib.Path("/sys/fs/cgroup"), pathlib.Path("/sys/fs/cgroup/pids")):
-        if (base / "pids.max").exists() or "pids" in _read(base / "cgroup.controllers") or base.name == "pids":
-            break
-    front = server.front
-    group = base / f"hayate-test-{os.getpid()}"
-    try:
-        if "pids" in _read(base / "cgroup.controllers"):
-            (base / "cgroup.subtree_control").write_text("+pids")
-        group.mkdir()
-        (group / "cgroup.procs").write_text(str(front))
-        (group / "pids.max").write_text("1")
-    except OSError as error:
-        pytest.skip(f"no cgroup for processes here: {error}")
-    try:
-        yield
-    finally:
-        (group / "pids.max").write_text("max")
-        (base / "cgroup.procs").write_text(str(front))
-        group.rmdir()
-
-
-def _read(path: pathlib.Path) -> str:
-    with contextlib.suppress(OSError):
-        return path.read_text()
-    return ""
+    with contextlib.ExitStack() as stack:
+        try:
+            group = stack.enter_context(process_group("front"))
+        except Unavailable as why:
+            pytest.skip(str(why))
+        front = server.front
+        before = group.procs.parent.parent / "cgroup.procs"
+        group.procs.write_text(str(front))
+        group.allow(1)
+        try:
+            yield
+        finally:
+            before.write_text(str(front))
 
 
 def test_a_file_that_changes_is_sent_as_it_was_at_one_time(hayate_command, tmp_path) -> None:

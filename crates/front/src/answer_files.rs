@@ -230,7 +230,7 @@ mod tests {
     #[test]
     fn what_a_place_that_hangs_has_to_close_counts_and_does_not_become_more() {
         let files = AnswerFiles::new(0);
-        let disk = Disk::start().unwrap();
+        let disk = Disk::start(Disk::THREADS).unwrap();
         let (hanging, fine) = (disk.place(Path::new("/hanging")), disk.place(Path::new("/fine")));
         let (release, gate) = mpsc::channel::<()>();
         let gate = Arc::new(Mutex::new(gate));

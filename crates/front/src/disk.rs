@@ -29,10 +29,6 @@ use tokio::{
 
 use crate::{answer_files::Counted, descriptors::Permit, near::Near};
 
-/// Threads, for all places together. They mostly sleep.
-const THREADS: usize = 16;
-/// Without this many at the start there is no serving.
-const LEAST_THREADS: usize = 2;
 /// Threads that one place may occupy.
 pub(crate) const PER_PLACE: usize = 4;
 /// What may wait for the threads of one place, on account of answers that are under way.
@@ -149,9 +145,14 @@ struct Load {
 }
 
 impl Disk {
-    /// Starts the threads; an error when there is hardly one to be had.
-    pub fn start() -> io::Result<Disk> {
-        Disk::with_patience(PATIENCE)
+    /// Threads, for all places together, where nothing limits them. They mostly sleep.
+    pub const THREADS: usize = 16;
+    /// Without this many at the start there is no serving.
+    pub const LEAST_THREADS: usize = 2;
+
+    /// Starts so many threads; an error when there is hardly one to be had.
+    pub fn start(threads: usize) -> io::Result<Disk> {
+        Disk::with_patience(threads, PATIENCE)
     }
 
     /// For those who only want to know what is where, and serve nothing: whatever is left to a thread never comes.
@@ -160,15 +161,15 @@ impl Disk {
         Disk(Arc::new(Pool { shared: Arc::new(shared), places: Mutex::default() }))
     }
 
-    fn with_patience(patience: Duration) -> io::Result<Disk> {
+    fn with_patience(threads: usize, patience: Duration) -> io::Result<Disk> {
         let shared = Arc::new(Shared { queue: Mutex::default(), more: Condvar::new(), patience });
-        for started in 0..THREADS {
+        for started in 0..threads {
             let of_thread = Arc::clone(&shared);
             let thread = thread::Builder::new().name("disk".into()).spawn(move || of_thread.work());
             match thread {
                 Ok(_) => {}
-                Err(error) if started >= LEAST_THREADS => {
-                    tracing::warn!("only {started} of {THREADS} threads for files could be started: {error}");
+                Err(error) if started >= Disk::LEAST_THREADS => {
+                    tracing::warn!("only {started} of {threads} threads for files could be started: {error}");
                     break;
                 }
                 Err(error) => {
@@ -421,7 +422,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_place_that_hangs_holds_up_nobody_else_and_recovers() {
-        let disk = Disk::with_patience(Duration::from_secs(1)).unwrap();
+        let disk = Disk::with_patience(Disk::THREADS, Duration::from_secs(1)).unwrap();
         let (hanging, fine) = (disk.place(Path::new("/hanging")), disk.place(Path::new("/fine")));
         assert!(Arc::ptr_eq(&hanging, &disk.place(Path::new("/hanging"))));
         let (release, gate) = mpsc::channel::<()>();
@@ -450,7 +451,7 @@ mod tests {
     fn a_file_is_closed_by_a_thread_of_its_place_even_where_that_hangs() {
         use std::io::Read;
 
-        let disk = Disk::start().unwrap();
+        let disk = Disk::start(Disk::THREADS).unwrap();
         let place = disk.place(Path::new("/hanging"));
         let (release, gate) = mpsc::channel::<()>();
         let gate = Arc::new(Mutex::new(gate));
@@ -473,7 +474,7 @@ mod tests {
 
     #[tokio::test]
     async fn newcomers_leave_room_for_what_is_under_way_and_take_turns_with_it() {
-        let disk = Disk::start().unwrap();
+        let disk = Disk::start(Disk::THREADS).unwrap();
         let place = disk.place(Path::new("/slow"));
         let (release, gate) = mpsc::channel::<()>();
         let gate = Arc::new(Mutex::new(gate));
@@ -504,9 +505,9 @@ mod tests {
 
     #[tokio::test]
     async fn a_panic_costs_the_one_who_asked() {
-        let disk = Disk::start().unwrap();
+        let disk = Disk::start(Disk::THREADS).unwrap();
         let place = disk.place(Path::new("/"));
-        for _ in 0..3 * THREADS {
+        for _ in 0..3 * Disk::THREADS {
             let failed: io::Result<()> = place.start(|| panic!("this panic is part of the test")).await;
             assert!(failed.is_err());
         }

@@ -375,7 +375,7 @@ mod tests {
     #[tokio::test]
     async fn who_finds_no_room_waits() {
         let (_dir, root) = directory();
-        let place = Disk::start().unwrap().place(&root);
+        let place = Disk::start(Disk::THREADS).unwrap().place(&root);
         let release = hang(&place, true);
         let body = closed(&root, &place, false);
         let mut reading = Box::pin(body.read_by_thread(7));
@@ -387,7 +387,7 @@ mod tests {
     #[tokio::test]
     async fn what_many_answers_wait_for_leaves_room_for_those_that_begin() {
         let (_dir, root) = directory();
-        let place = Disk::start().unwrap().place(&root);
+        let place = Disk::start(Disk::THREADS).unwrap().place(&root);
         let release = hang(&place, false);
         let bodies: Vec<_> = (0..2 * WAITING).map(|_| closed(&root, &place, false)).collect();
         let mut reading: Vec<_> = bodies.iter().map(|body| Box::pin(body.read_by_thread(7))).collect();
@@ -405,7 +405,7 @@ mod tests {
     #[tokio::test]
     async fn what_waits_for_a_thread_has_nothing_open() {
         let (_dir, root) = directory();
-        let place = Disk::start().unwrap().place(&root);
+        let place = Disk::start(Disk::THREADS).unwrap().place(&root);
         let release = hang(&place, false);
         let files = AnswerFiles::new(0);
         let bodies: Vec<_> = (0..100).map(|_| slow(&root, &place, &files)).collect();
@@ -426,7 +426,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn nobody_waits_longer_than_ten_seconds() {
         let (_dir, root) = directory();
-        let place = Disk::start().unwrap().place(&root);
+        let place = Disk::start(Disk::THREADS).unwrap().place(&root);
         let release = hang(&place, true);
         let began = tokio::time::Instant::now();
         let body = closed(&root, &place, false);
@@ -445,7 +445,7 @@ mod tests {
     #[tokio::test]
     async fn another_file_is_one_with_other_content() {
         let (_dir, root) = directory();
-        let place = Disk::start().unwrap().place(&root);
+        let place = Disk::start(Disk::THREADS).unwrap().place(&root);
         let body = closed(&root, &place, false);
         let again = closed(&root, &place, false);
         fs::set_permissions(root.join("a"), Permissions::from_mode(0o640)).unwrap();

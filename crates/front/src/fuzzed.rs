@@ -68,7 +68,7 @@ impl World {
             fs::create_dir_all(file.parent().unwrap()).unwrap();
             fs::write(file, text).unwrap();
         }
-        let disk = Disk::start().unwrap();
+        let disk = Disk::start(Disk::THREADS).unwrap();
         let roots = vec![disk.place(&base.join("files"))];
         let site = |path: &str| {
             Arc::new(Site {

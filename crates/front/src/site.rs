@@ -277,7 +277,7 @@ mod tests {
 
     fn place() -> Arc<Place> {
         static DISK: std::sync::OnceLock<crate::Disk> = std::sync::OnceLock::new();
-        DISK.get_or_init(|| crate::Disk::start().unwrap()).place("/".as_ref())
+        DISK.get_or_init(|| crate::Disk::start(crate::Disk::THREADS).unwrap()).place("/".as_ref())
     }
 
     fn site(name: &str, hosts: &[&str], path: &str) -> Arc<Site> {

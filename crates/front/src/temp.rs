@@ -194,7 +194,7 @@ mod tests {
 
     #[tokio::test]
     async fn what_files_hold_is_limited_and_given_back() {
-        let space = TempSpace::new(&Disk::start().unwrap());
+        let space = TempSpace::new(&Disk::start(Disk::THREADS).unwrap());
         let limits = Limits { temp_size: 100, temp_size_per_client: 60, ..Limits::default() };
         let owner = |addr: &str| Owner::new(Some(addr.parse().unwrap()), &limits);
         let write = async |owner, n: usize| {

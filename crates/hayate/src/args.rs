@@ -207,7 +207,7 @@ pub struct ServeArgs {
     /// How long a boot may take, or off [default: 60s]
     #[arg(long, value_name = "TIME", help_heading = "PHP")]
     pub boot_timeout: Option<Time>,
-    /// Worker processes: a number, or a least and a most [default: 1 to twice the processors, 4 at least; fewer where the cgroup limits memory]
+    /// Worker processes: a number, or a least and a most [default: 1 to twice the processors, 4 at least; fewer where the cgroup limits memory or processes]
     #[arg(short = 'n', long, value_name = "N|MIN-MAX", help_heading = "PHP")]
     pub workers: Option<Workers>,
     /// Setting of php.ini; repeatable

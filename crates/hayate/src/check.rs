@@ -38,7 +38,12 @@ pub fn run(args: &ServeArgs) -> ExitCode {
     let memory = machine::memory_limit().map(|bytes| format!(", {} MB of memory (cgroup)", bytes >> 20));
     let processors = machine::processors();
     let many = if processors == 1 { "" } else { "s" };
-    say!("may use       {processors} processor{many}{}", memory.unwrap_or_default());
+    let processes = machine::process_limit().map(|limit| format!(", {limit} processes and threads (cgroup)"));
+    say!(
+        "may use       {processors} processor{many}{}{}",
+        memory.unwrap_or_default(),
+        processes.unwrap_or_default()
+    );
     if let Some(front) = &plan.front {
         say!("front's user  {}", front.name);
     }
@@ -113,6 +118,9 @@ pub fn run(args: &ServeArgs) -> ExitCode {
         }
     }
     say!("");
+    if let Some(why) = machine::too_many_processes(&plan.apps, plan.front_threads) {
+        say!("warning       {why}");
+    }
     let mut fatal = false;
     for obstacle in reach::obstacles(&plan, args) {
         match obstacle {

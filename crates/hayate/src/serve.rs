@@ -19,9 +19,10 @@ use std::{
     time::Duration,
 };
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use hayate_front::{AccessLog, Front, Threads};
 use hayate_panics::caught;
+use hayate_pool::cgroup::not_started;
 use hayate_ring::Hub;
 use rustix::{
     io::{FdFlags, fcntl_setfd},
@@ -153,8 +154,10 @@ async fn serve_for(
         }
     };
     let (orders, mut receiver) = mpsc::unbounded_channel();
-    let server = Server::new(&plan, access_log.clone(), orders, beginning.master, beginning.secret.clone())?;
-    let mut threads = Threads::start(&server.front, hub).context("cannot start the front's threads")?;
+    let server = Server::new(&plan, access_log.clone(), orders, beginning.master, beginning.secret.clone())
+        .map_err(|error| anyhow!(not_started(&error)))?;
+    let mut threads = Threads::start(&server.front, hub)
+        .map_err(|error| anyhow!("cannot start the front's threads: {}", not_started(&error)))?;
     tokio::spawn(end_with(threads.died()));
     let threads = Arc::new(threads);
     tokio::spawn(rotate_logs(user1, Arc::clone(&server.front)));

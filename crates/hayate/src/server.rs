@@ -18,6 +18,7 @@ use tokio::sync::{mpsc, oneshot};
 use crate::{
     config::{AccessLogFormat, AccessLogTo},
     fallback::{self, Fallback, Replacement},
+    machine,
     metrics::Metrics,
     plan::{App, Plan, Port},
     tls::Certificates,
@@ -249,7 +250,7 @@ impl Server {
         secret: Secret,
     ) -> io::Result<Arc<Server>> {
         let metrics = Metrics::new();
-        let disk = Disk::start()?;
+        let disk = Disk::start(machine::threads_for_files())?;
         let settings = settings(plan, access_log.clone(), None);
         let front = Front::new(settings, Routes::default(), Arc::clone(&metrics.front), disk);
         let running = Running {

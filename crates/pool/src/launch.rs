@@ -22,7 +22,7 @@ use tokio::{
     sync::mpsc,
 };
 
-use crate::spec::Spec;
+use crate::{cgroup, spec::Spec};
 
 /// In which way an application runs: as configured, or in one that is slower and as safe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -158,7 +158,8 @@ pub fn spawn(
     unsafe { command.pre_exec(prepare) };
     command.fd_mappings(mappings).map_err(io::Error::other)?;
     command.spawn().map_err(|error| {
-        io::Error::new(error.kind(), format!("cannot start {}: {error}", spec.host.display()))
+        let why = cgroup::not_started(&error);
+        io::Error::new(error.kind(), format!("cannot start {}: {why}", spec.host.display()))
     })
 }
 

@@ -27,6 +27,7 @@
 
 mod backoff;
 mod boot;
+pub mod cgroup;
 mod channel;
 mod deaths;
 mod generation;

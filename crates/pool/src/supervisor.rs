@@ -19,6 +19,7 @@ use tokio::{
 
 use crate::{
     backoff::Backoff,
+    cgroup,
     channel::{Command, Message},
     deaths::DYING,
     generation::{Health, Shared},
@@ -490,12 +491,21 @@ impl Supervisor {
                 self.shared.table().workers.remove(&worker);
                 self.shared.ring().worker_died(worker);
                 if self.hold_forks(Instant::now()) {
-                    let remedy = "raise the limit of processes or of memory, or lower `workers`";
-                    self.boot_failed(format!("cannot fork a worker: {why}; {remedy}"), Vec::new());
+                    self.no_worker_forked(format!("cannot fork a worker: {}", cgroup::not_forked(why)));
                 }
             }
             Message::Exited { worker, pid, status } => self.worker_exited(worker, pid, status),
         }
+    }
+
+    /// Those that serve go on, and it is tried again.
+    fn no_worker_forked(&mut self, why: String) {
+        let serving = self.shared.table().workers.values().filter(|worker| worker.ready).count();
+        if self.is_booting() || serving == 0 {
+            return self.boot_failed(why, Vec::new());
+        }
+        tracing::error!(app = self.shared.spec.name, "{why}; {serving} of them serve");
+        self.shared.table().boot_error = Some(why);
     }
 
     /// Takes a new worker in. `false` when that cannot be: what the zygote names, the pool would kill.

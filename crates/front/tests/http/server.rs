@@ -54,7 +54,7 @@ impl Server {
         let ring = Ring::create(&config, &hub).unwrap();
         let mut registry = Registry::default();
         let metrics = Metrics::new(&mut registry);
-        let disk = Disk::start().unwrap();
+        let disk = Disk::start(Disk::THREADS).unwrap();
         let site = Site {
             compression: None,
             name: "app".into(),

@@ -35,7 +35,7 @@ pub struct File {
     pub group: Option<String>,
     /// When started as root: the user of the front, which speaks HTTP and reads static files; it is a member of the applications' groups as well. Default: `hayate` if there is such a user, else `user`.
     pub front_user: Option<String>,
-    /// Threads that serve connections, 1 to 64; they share one queue, and each connection stays on one of them. Default: the number of processors that the server may use, by affinity and by the cgroup's quota. Flag: `--front-threads`.
+    /// Threads that serve connections, 1 to 64; they share one queue, and each connection stays on one of them. Default: the number of processors that the server may use, by affinity and by the cgroup's quota; at most an eighth of a limit of processes (`pids.max`). Flag: `--front-threads`.
     pub front_threads: Option<u32>,
     /// Development mode: error pages show why, PHP shows its errors in the browser as `php -S` does (`[app.ini]` and the application may say otherwise), answers of PHP carry `Server-Timing` (milliseconds of waiting for a worker, of PHP, of the rewind before), and a failed first boot does not end the server. Never in production. Default: `false`. Flag: `--dev`.
     pub development: Option<bool>,
@@ -240,7 +240,7 @@ pub struct App {
     pub user: Option<String>,
     /// The group of this application's PHP. Default: its user's; without a user of its own, `group` at the top of the file.
     pub group: Option<String>,
-    /// Number of worker processes, `4`, or between a least and a most, `2-8`; 1 to 1024. Default: from 1 to twice the number of processors, 4 at least; at most one for each 64 MB of a memory limit of the cgroup. Flag: `--workers`.
+    /// Number of worker processes, `4`, or between a least and a most, `2-8`; 1 to 1024. Default: from 1 to twice the number of processors, 4 at least; at most one for each 64 MB of a memory limit of the cgroup, and one for each four processes that a limit of processes (`pids.max`) leaves besides the server's own. Flag: `--workers`.
     #[schemars(with = "Option<String>")]
     pub workers: Option<Workers>,
     /// PHP version, such as `8.2`, or the path of a host binary. `off`: a site of static files, for which no PHP is started; scripts are 404 there, methods other than GET and HEAD for a file 405, `index` is `index.html`, and `front_controller` may name a page for what is no file. Default: the highest version that is installed. Flag: `--php`.

@@ -14,7 +14,7 @@ use std::{
 
 use anyhow::Result;
 use command_fds::{CommandFdExt, FdMapping};
-use hayate_pool::{Files, Parent, Start, parent_of, spawn};
+use hayate_pool::{Files, Parent, Start, cgroup::not_started, parent_of, spawn};
 use nix::{
     sys::{
         signal::{SigSet, Signal},
@@ -180,7 +180,8 @@ impl Front {
         command
             .fd_mappings(vec![FdMapping { parent_fd: theirs, child_fd: WIRE }])
             .map_err(io::Error::other)?;
-        let child = Own::of(command.spawn()?.id());
+        let child = command.spawn().map_err(|error| io::Error::new(error.kind(), not_started(&error)))?;
+        let child = Own::of(child.id());
         Ok(Front::of(number, child, ours))
     }
 

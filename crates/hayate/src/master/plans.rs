@@ -8,6 +8,7 @@ use std::{
 };
 
 use anyhow::{Context, Result};
+use hayate_pool::cgroup::not_started;
 
 use super::{
     Master, PLANS, PROGRAM, STOPPING,
@@ -141,7 +142,9 @@ impl Master {
         };
         match Loading::start(&program, &self.args, purpose, self.front_user.as_ref()) {
             Ok(loading) => self.loading = Some(loading),
-            Err(error) => self.refuse_for(purpose, format!("cannot run {}: {error}", program.display())),
+            Err(error) => {
+                self.refuse_for(purpose, format!("cannot run {}: {}", program.display(), not_started(&error)))
+            }
         }
     }
 

@@ -530,11 +530,10 @@ impl Plan {
     }
 }
 
-/// By default as many as there are processors for this process: by affinity, and by the cgroup's quota.
 fn front_threads(source: &Source, wanted: Option<u32>) -> Result<u32, ConfigError> {
     let range = 1..=hayate_ring::Hub::MOST;
     match wanted {
-        None => Ok(crate::machine::processors().clamp(*range.start(), *range.end())),
+        None => Ok(crate::machine::front_threads()),
         Some(wanted) if range.contains(&wanted) => Ok(wanted),
         Some(wanted) => Err(source.error(
             &[Step::Key("front_threads")],

@@ -7,16 +7,19 @@ use hayate_pool::{Generation, Mode, Phase};
 use crate::{
     config::LogFormat,
     framework::Recognised,
-    logging,
+    logging, machine,
     plan::{FrontController, Plan},
 };
 
-/// Writes to the log what is wrong with the applications' files.
+/// Writes to the log what is wrong with the applications' files, or with their number of workers.
 pub(super) fn warn_of_projects(plan: &Plan) {
     for app in &plan.apps {
         if let Some(warning) = &app.warning {
             tracing::warn!(app = app.spec.name, "{warning}");
         }
+    }
+    if let Some(why) = machine::too_many_processes(&plan.apps, plan.front_threads) {
+        tracing::warn!("{why}");
     }
 }
 

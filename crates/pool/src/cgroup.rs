@@ -1,0 +1,150 @@
+//! What the cgroup of this process and those above it allow, as far as they can be seen from here: version 2 of the kernel's interface, version 1,
+//! or both. Read anew with each call.
+
+use std::{
+    fmt, fs, io,
+    path::{Component, Path, PathBuf},
+};
+
+/// Where the kernel's cgroups are mounted.
+const MOUNTED: &str = "/sys/fs/cgroup";
+
+/// The least limit of memory, in bytes.
+pub fn memory() -> Option<u64> {
+    least_memory(&own()?, Path::new(MOUNTED))
+}
+
+/// The least limit of processes, of which each thread is one.
+pub fn processes() -> Option<u64> {
+    least_processes(&own()?, Path::new(MOUNTED))
+}
+
+/// Why a process or a thread could not be started. Where the reason is that there are too many it says what to do about it.
+pub fn not_started(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::WouldBlock => not_forked(error),
+        _ => error.to_string(),
+    }
+}
+
+/// Why a process could not be forked, which nothing but a limit or want of memory can be.
+pub(crate) fn not_forked(error: impl fmt::Display) -> String {
+    explained(error, own().and_then(|own| used_up(&own, Path::new(MOUNTED))))
+}
+
+fn explained(error: impl fmt::Display, used_up: Option<u64>) -> String {
+    match used_up {
+        Some(limit) => format!(
+            "{error}: all {limit} processes and threads that the cgroup allows (pids.max) are there; raise that limit, or lower `workers`"
+        ),
+        None => format!("{error}; raise the limit of processes or of memory, or lower `workers`"),
+    }
+}
+
+fn own() -> Option<String> {
+    fs::read_to_string("/proc/self/cgroup").ok()
+}
+
+fn least_memory(own: &str, mounted: &Path) -> Option<u64> {
+    let limits = groups(own, mounted, "memory").into_iter().filter_map(|(group, version)| {
+        number(&group.join(if version == 2 { "memory.max" } else { "memory.limit_in_bytes" }))
+    });
+    // Version 1 writes a number for no limit, the highest multiple of a page's size.
+    limits.min().filter(|limit| *limit < 1 << 60)
+}
+
+fn least_processes(own: &str, mounted: &Path) -> Option<u64> {
+    groups(own, mounted, "pids").into_iter().filter_map(|(group, _)| number(&group.join("pids.max"))).min()
+}
+
+/// The limit of processes that is reached at this moment, whoever has them.
+fn used_up(own: &str, mounted: &Path) -> Option<u64> {
+    let reached = groups(own, mounted, "pids").into_iter().filter_map(|(group, _)| {
+        let limit = number(&group.join("pids.max"))?;
+        (number(&group.join("pids.current"))? >= limit).then_some(limit)
+    });
+    reached.min()
+}
+
+/// `None` where there is no file, or `max` in it.
+fn number(file: &Path) -> Option<u64> {
+    fs::read_to_string(file).ok()?.trim().parse().ok()
+}
+
+/// The groups that this controller limits the process by, each with the interface's version. `own` is what /proc/self/cgroup holds.
+fn groups(own: &str, mounted: &Path, controller: &str) -> Vec<(PathBuf, u8)> {
+    let mut groups = Vec::new();
+    for line in own.lines() {
+        let mut parts = line.splitn(3, ':').skip(1);
+        let (Some(controllers), Some(path)) = (parts.next(), parts.next()) else { continue };
+        let (tops, version) = match controllers {
+            "" => ([mounted.to_owned(), mounted.join("unified")], 2),
+            _ if controllers.split(',').any(|one| one == controller) => {
+                ([mounted.join(controller), mounted.join(controllers)], 1)
+            }
+            _ => continue,
+        };
+        // Seen from a namespace of its own, a process elsewhere is above the root; there is nothing to be found there.
+        let below: PathBuf =
+            Path::new(path).components().filter(|part| matches!(part, Component::Normal(_))).collect();
+        for top in &tops {
+            // In a container the path may be the host's, and the mount only the container's part: the top is looked at in any case.
+            groups.extend(below.ancestors().map(|ancestor| (top.join(ancestor), version)));
+        }
+    }
+    groups
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cgroups(files: &[(&str, &str)]) -> tempfile::TempDir {
+        let dir = tempfile::tempdir().unwrap();
+        for (path, text) in files {
+            fs::create_dir_all(dir.path().join(path).parent().unwrap()).unwrap();
+            fs::write(dir.path().join(path), text).unwrap();
+        }
+        dir
+    }
+
+    #[test]
+    fn the_least_limit_counts_from_the_own_group_upwards() {
+        let v2 = cgroups(&[
+            ("pod/memory.max", "536870912\n"),
+            ("pod/c/memory.max", "1073741824\n"),
+            ("pod/c/d/memory.max", "max\n"),
+            ("other/memory.max", "1\n"),
+            ("pod/pids.max", "100\n"),
+            ("pod/pids.current", "99\n"),
+            ("pod/c/pids.max", "200\n"),
+            ("pod/c/pids.current", "200\n"),
+        ]);
+        assert_eq!(least_memory("0::/pod/c/d\n", v2.path()), Some(512 << 20));
+        assert_eq!(least_memory("0::/pod\n", v2.path()), Some(512 << 20));
+        assert_eq!(least_memory("0::/\n", v2.path()), None);
+        assert_eq!(least_memory("0::/../../pod\n", v2.path()), Some(512 << 20));
+        assert_eq!(least_processes("0::/pod/c/d\n", v2.path()), Some(100));
+        assert_eq!(least_processes("0::/other\n", v2.path()), None);
+        assert_eq!(used_up("0::/pod/c/d\n", v2.path()), Some(200));
+        assert_eq!(used_up("0::/pod\n", v2.path()), None);
+        for broken in ["", "0", "0:", "::", "x:y:z", "0::", "0::pod\0"] {
+            let _ = (least_memory(broken, v2.path()), used_up(broken, v2.path()));
+        }
+    }
+
+    #[test]
+    fn a_container_sees_its_own_group_as_the_root() {
+        let v2 = cgroups(&[("memory.max", "268435456\n"), ("pids.max", "64\n"), ("pids.current", "64\n")]);
+        assert_eq!(least_memory("0::/\n", v2.path()), Some(256 << 20));
+        assert_eq!(least_processes("0::/\n", v2.path()), Some(64));
+        assert_eq!(used_up("0::/\n", v2.path()), Some(64));
+        let v1 = cgroups(&[("memory/memory.limit_in_bytes", "268435456\n"), ("pids/pids.max", "64\n")]);
+        let own = "8:pids:/docker/0123\n4:memory:/docker/0123\n0::/\n";
+        assert_eq!(least_memory(own, v1.path()), Some(256 << 20));
+        assert_eq!(least_processes(own, v1.path()), Some(64));
+        let none =
+            cgroups(&[("memory/memory.limit_in_bytes", "9223372036854771712\n"), ("pids/pids.max", "max\n")]);
+        assert_eq!((least_memory(own, none.path()), least_processes(own, none.path())), (None, None));
+    }
+}
