@@ -36,7 +36,8 @@ final class Kernel extends BaseKernel
         ]);
         $container->extension('twig', ['default_path' => '%kernel.project_dir%/templates', 'strict_variables' => true]);
         $container->extension('security', [
-            'enable_authenticator_manager' => true,
+            // The only way since Symfony 6, and no key of Symfony 7.
+            ...(self::MAJOR_VERSION < 6 ? ['enable_authenticator_manager' => true] : []),
             'password_hashers' => [InMemoryUser::class => 'auto'],
             // Nobody knows a password: visitors stay strangers.
             'providers' => ['people' => ['memory' => ['users' => ['ada' => ['password' => null, 'roles' => ['ROLE_USER']]]]]],
