@@ -42,8 +42,8 @@ void frozen_watch(bool all); /* or what is drawn by chance, and what a project's
 void frozen_stop(void);      /* notes what the boot left open, and takes the watch away */
 size_t frozen_list(const struct frozen **list);
 void frozen_forget(void);
-/* Names in the log what the boot drew by chance and read, once for all processes that boot the same: frozen_share() comes before
- * workers are forked. With --explain nothing. */
+/* Names in the log what the boot drew by chance and read, once for all processes that boot the same: frozen_share()
+ * comes before workers are forked. With --explain nothing. */
 void frozen_share(void);
 void frozen_tell(void);
 /* Whether a function of PHP's of this name, or an object of a class of PHP's with this last part of a name, reads the
