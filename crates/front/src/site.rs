@@ -357,6 +357,25 @@ mod tests {
     }
 
     #[test]
+    fn scripts_beside_are_known_by_their_names() {
+        let backend = Backend::Static;
+        let scripts = [b"/legacy.php".to_vec(), b"/sub/index.php".to_vec()].into();
+        let blog = Site {
+            beside: Some(Beside { scripts, backend }),
+            ..Arc::into_inner(site("a", &[], "/blog")).unwrap()
+        };
+        let beside = |name: &str, otherwise| {
+            let records = hayate_ring::Records::new([(crate::field::Field::ScriptName, name.as_bytes())]);
+            let script =
+                Script { file: PathBuf::new(), name: name.into(), path_info: Vec::new(), otherwise, records };
+            !std::ptr::eq(blog.runs(&script), &blog.backend)
+        };
+        assert!(beside("/blog/legacy.php", false) && beside("/blog/sub/index.php", false));
+        assert!(!beside("/blog/index.php", false) && !beside("/blog/legacy.php", true));
+        assert!(!beside("/legacy.php", false) && !beside("/blog/sub/legacy.php", false));
+    }
+
+    #[test]
     fn what_a_link_leads_to_is_asked_of_those_who_may_wait() {
         let dir = tempfile::tempdir().unwrap();
         let real = dir.path().canonicalize().unwrap().join("a");

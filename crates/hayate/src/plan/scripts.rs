@@ -105,9 +105,9 @@ impl App {
     pub fn unseen_scripts(&self) -> Option<String> {
         self.scripts.as_ref().filter(|scripts| scripts.unseen)?;
         Some(format!(
-            "not all that lies below {} was looked at (more than {LEVELS} levels, {ENTRIES} entries or {MOST} scripts, or a disk that is slow): PHP scripts \
-             there do not run, the application answers for them. Close what has none (deny = [\"/uploads\"]), or serve all as php-fpm would: mode = \
-             \"classic\" (--mode classic)",
+            "not all that lies below {} was looked at (more than {LEVELS} levels, {ENTRIES} entries or {MOST} scripts, a directory that cannot be \
+             listed, a name that is no UTF-8, a disk that is slow): PHP scripts there do not run, the application answers for them. Serve a directory \
+             of scripts by an [[app]] of its own (path = \"/blog\"), or all as php-fpm would: mode = \"classic\" (--mode classic)",
             self.spec.document_root.display()
         ))
     }
@@ -143,9 +143,12 @@ fn look(root: &Path, deny: &[String], hidden: &Hidden, mut left: usize, until: I
             continue;
         }
         let within = Some(Rc::new(Above { id, within }));
-        let Ok(entries) = fs::read_dir(&at) else { continue };
+        let Ok(entries) = fs::read_dir(&at) else {
+            found.unseen = true;
+            continue;
+        };
         for entry in entries.flatten() {
-            if left == 0 || found.paths.len() >= MOST || left % 256 == 0 && Instant::now() > until {
+            if left == 0 || found.paths.len() >= MOST || left.is_multiple_of(256) && Instant::now() > until {
                 found.unseen = true;
                 break 'all;
             }
