@@ -674,7 +674,7 @@ def test_a_file_of_settings_beside_the_front_controller(site: Site, name: str) -
     with Hayate(site.root, workers=1, ini={**site.ini, "user_ini.filename": name}, user=USER) as server:
         assert Browser(server.url).get("/people/ada").text == "closed"
         assert Browser(server.url).get("/people/ada?key=open").text == "ada at /people/ada?key=open"
-        (app,) = server.status()["apps"]
+        app = server.status()["apps"][0]
         assert app["mode"] == "classic" and (name == ".user.ini" or "user_ini.filename" in app["fallback"]["why"])
     with Hayate(site.root, workers=1, ini={**site.ini, "user_ini.filename": "other.ini"}, user=USER) as server:
         assert Browser(server.url).get("/people/ada").text == "ada at /people/ada?"

@@ -89,7 +89,7 @@ pub(crate) async fn answer(
     exchange: &mut Exchange<'_>,
     script: &Script,
 ) -> Result<(Box<Reply>, Option<Duration>), NoAnswer> {
-    let Backend::Ring { ring, queue_limit, queue_timeout, retry, unavailable } = &site.backend else {
+    let Backend::Ring { ring, queue_limit, queue_timeout, retry, unavailable } = site.runs(script) else {
         return Err(no_answer(404, "this site runs no scripts"));
     };
     if let Some(reason) = unavailable() {

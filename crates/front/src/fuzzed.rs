@@ -85,6 +85,7 @@ impl World {
                 }),
                 compression: None,
                 backend: Backend::Static,
+                beside: None,
                 metrics: Arc::default(),
                 found: Lately::default(),
                 rules: None,

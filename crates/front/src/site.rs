@@ -1,7 +1,7 @@
 //! Sites: which application answers a request, and what it is made of.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, HashSet},
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -51,6 +51,8 @@ pub struct Site {
     pub compression: Option<Compression>,
     /// Who runs the scripts.
     pub backend: Backend,
+    /// Scripts that others run.
+    pub beside: Option<Beside>,
     /// Where its requests are counted.
     pub metrics: Arc<SiteMetrics>,
     /// Scripts found lately; see [`crate::route`].
@@ -169,6 +171,14 @@ pub enum Backend {
     Static,
 }
 
+/// Scripts of a site that are not for its [`Site::backend`].
+pub struct Beside {
+    /// Their paths inside of the site.
+    pub scripts: HashSet<Vec<u8>>,
+    /// Who runs them.
+    pub backend: Backend,
+}
+
 /// A host name, or all below one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HostPattern {
@@ -238,6 +248,15 @@ impl Site {
             .is_none_or(|readings| readings.all().any(|reading| self.files.denies(reading.path)))
     }
 
+    /// Who runs a script.
+    pub(crate) fn runs(&self, script: &Script) -> &Backend {
+        let is_beside = |beside: &&Beside| {
+            !script.otherwise
+                && self.inside(&script.name).is_some_and(|inside| beside.scripts.contains(inside.as_bytes()))
+        };
+        self.beside.as_ref().filter(is_beside).map_or(&self.backend, |beside| &beside.backend)
+    }
+
     /// The path prefix, empty for "/".
     pub(crate) fn prefix(&self) -> &[u8] {
         if self.path == "/" { b"" } else { self.path.as_bytes() }
@@ -292,6 +311,7 @@ mod tests {
             files: Arc::default(),
             compression: None,
             backend: Backend::Static,
+            beside: None,
             metrics: Arc::default(),
             found: Lately::default(),
             rules: None,
@@ -334,6 +354,25 @@ mod tests {
         // A look-up of an earlier second.
         let other = Meta { changed: (1_000_000_000, 7), ..meta };
         assert!(may_send(&other, 0, far) && !may_send(&other, seconds(), near));
+    }
+
+    #[test]
+    fn scripts_beside_are_known_by_their_names() {
+        let backend = Backend::Static;
+        let scripts = [b"/legacy.php".to_vec(), b"/sub/index.php".to_vec()].into();
+        let blog = Site {
+            beside: Some(Beside { scripts, backend }),
+            ..Arc::into_inner(site("a", &[], "/blog")).unwrap()
+        };
+        let beside = |name: &str, otherwise| {
+            let records = hayate_ring::Records::new([(crate::field::Field::ScriptName, name.as_bytes())]);
+            let script =
+                Script { file: PathBuf::new(), name: name.into(), path_info: Vec::new(), otherwise, records };
+            !std::ptr::eq(blog.runs(&script), &blog.backend)
+        };
+        assert!(beside("/blog/legacy.php", false) && beside("/blog/sub/index.php", false));
+        assert!(!beside("/blog/index.php", false) && !beside("/blog/legacy.php", true));
+        assert!(!beside("/legacy.php", false) && !beside("/blog/sub/legacy.php", false));
     }
 
     #[test]

@@ -51,7 +51,7 @@ pub fn run(args: &ServeArgs) -> ExitCode {
         say!("warning       {PHP_AS_ROOT}");
     }
     let mut php = Hosts::default();
-    for app in &plan.apps {
+    for app in plan.configured() {
         let spec = &app.spec;
         let (min, max) = spec.workers.clone().into_inner();
         say!("\napplication   {}", spec.name);
@@ -89,6 +89,7 @@ pub fn run(args: &ServeArgs) -> ExitCode {
         if let Some(warning) = &app.warning {
             say!("  warning     {warning}");
         }
+        describe_scripts(app);
         let probe = php.probe(spec);
         if matches!(spec.mode, Mode::Worker { .. }) {
             describe_rewind(app, probe.as_ref());
@@ -136,6 +137,19 @@ pub fn run(args: &ServeArgs) -> ExitCode {
     }
     say!("This can be served.");
     ExitCode::SUCCESS
+}
+
+/// What does not go to the application that was recognised.
+fn describe_scripts(app: &App) {
+    if let Some(scripts) = app.scripts.as_ref().filter(|scripts| !scripts.paths.is_empty()) {
+        let words: Vec<String> = scripts.named().split(' ').map(str::to_owned).collect();
+        titled("scripts", &wrapped(&words, WIDTH));
+        say!("              run in classic mode, each request from the start, by workers of their own");
+        say!("              (1-{}); one that is put there later runs after a reload", app.spec.workers.end());
+    }
+    if let Some(warning) = app.unseen_scripts() {
+        say!("  warning     {warning}");
+    }
 }
 
 /// What answers where there is no file, and which files should not be there.

@@ -250,6 +250,9 @@ fn describe(status: &Value) -> String {
             app["php"].as_str().unwrap_or("(not started yet)"),
             text(&app["document_root"]),
         );
+        if let Some(other) = app["beside"].as_str() {
+            out += &format!("  runs PHP scripts beside {other}\n");
+        }
         if let Some(why) = app["unavailable"].as_str() {
             out += &format!("  cannot serve: {why}\n");
         } else if let Some(why) = app["boot_error"].as_str() {

@@ -247,13 +247,28 @@ fn explain_all(plan: &Plan, args: &ExplainArgs) -> Result<Vec<Report>> {
     let reports = runtime.block_on(async {
         let mut reports = Vec::new();
         for app in apps {
-            reports.push(explain(plan, app, &urls, &hub, dir.path()).await?);
+            let urls = urls_of(plan, app, &urls);
+            if !urls.is_empty() {
+                reports.push(
+                    explain(plan, &App { beside: None, ..app.clone() }, &urls, &hub, dir.path()).await?,
+                );
+            }
         }
         Ok(reports)
     });
     runtime.block_on(logging::finish());
     runtime.shutdown_background();
     reports
+}
+
+/// Those of the URLs that an application answers: what runs scripts beside one, theirs.
+fn urls_of(plan: &Plan, app: &App, urls: &[String]) -> Vec<String> {
+    let with_scripts = match &app.beside {
+        None => Some(app),
+        Some(name) => plan.configured().find(|app| app.spec.name == *name),
+    };
+    let runs_beside = |url: &String| with_scripts.is_some_and(|app| app.runs_beside(url));
+    urls.iter().filter(|url| runs_beside(url) == app.beside.is_some()).cloned().collect()
 }
 
 async fn explain(plan: &Plan, app: &App, urls: &[String], hub: &Arc<Hub>, dir: &Path) -> Result<Report> {

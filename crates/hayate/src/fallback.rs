@@ -302,6 +302,8 @@ pub(crate) mod tests {
             recognised: None,
             remark: None,
             warning: None,
+            scripts: None,
+            beside: None,
             warmup: vec!["/".into()],
             identity: None,
             spec: Spec {

@@ -69,7 +69,7 @@ pub fn obstacles(plan: &Plan, args: &ServeArgs) -> Vec<Obstacle> {
         let flag = args.control.is_some().then_some("--control");
         fatal(&[Step::Key("control")], flag, format!("{} {why}", who(None)));
     }
-    for (i, app) in plan.apps.iter().enumerate() {
+    for (i, app) in plan.configured().enumerate() {
         if app.runs_php()
             && let Some(Some((key, why))) = as_user(app.identity.as_ref(), || cannot_start(app))
         {
@@ -111,7 +111,7 @@ pub fn obstacles(plan: &Plan, args: &ServeArgs) -> Vec<Obstacle> {
             "metrics: {metrics} is an address of listen as well; name another port"
         )));
     }
-    for app in &plan.apps {
+    for app in plan.configured() {
         for (key, list) in [("ini", &app.spec.ini), ("env", &app.spec.env)] {
             let has_nul = |(name, value): &&(String, String)| name.contains('\0') || value.contains('\0');
             if let Some((name, _)) = list.iter().find(has_nul) {
@@ -122,7 +122,7 @@ pub fn obstacles(plan: &Plan, args: &ServeArgs) -> Vec<Obstacle> {
             }
         }
     }
-    for app in &plan.apps {
+    for app in plan.configured() {
         let identity = plan.front.as_ref();
         if let Some(why) = as_user(identity, || cannot_look_into(&app.spec.document_root)).flatten() {
             found.push(Obstacle::Warning(format!(

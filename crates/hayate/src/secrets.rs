@@ -45,8 +45,8 @@ pub struct Secrets {
 }
 
 /// Looks below the applications' document roots, in a thread of its own, and writes what it finds to the log.
-pub fn warn_of(apps: &[App]) {
-    let looks: Vec<_> = apps.iter().map(|app| (app.spec.name.clone(), warnings_of(app))).collect();
+pub fn warn_of<'a>(apps: impl Iterator<Item = &'a App>) {
+    let looks: Vec<_> = apps.map(|app| (app.spec.name.clone(), warnings_of(app))).collect();
     let look = move || {
         for (app, warnings) in looks {
             for warning in warnings() {

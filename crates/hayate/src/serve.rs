@@ -22,7 +22,7 @@ use std::{
 use anyhow::{Context, Result, anyhow};
 use hayate_front::{AccessLog, Front, Threads};
 use hayate_panics::caught;
-use hayate_pool::cgroup::not_started;
+use hayate_pool::{Generation, cgroup::not_started};
 use hayate_ring::Hub;
 use rustix::{
     io::{FdFlags, fcntl_setfd},
@@ -184,6 +184,10 @@ async fn serve_for(
     let together = tokio::time::sleep(TOGETHER);
     tokio::pin!(together);
     let mut for_later = Vec::new();
+    let is_beside = |generation: &Arc<Generation>| {
+        let mut all = plan.with_php().zip(&apps);
+        all.any(|(app, other)| app.beside.is_some() && Arc::ptr_eq(other, generation))
+    };
     loop {
         tokio::select! {
             biased;
@@ -194,11 +198,12 @@ async fn serve_for(
             Some(order) = receiver.recv() => for_later.extend(while_starting(order, master)),
             outcome = falling.next() => match outcome {
                 None => break,
-                Some(Ok(replacement)) => {
-                    serving += 1;
+                Some((generation, Ok(replacement))) => {
+                    // Scripts beside an application are nothing without it.
+                    serving += usize::from(generation.is_some_and(|generation| !is_beside(&generation)));
                     slower.extend(replacement);
                 }
-                Some(Err(why)) => failed.push(why),
+                Some((_, Err(why))) => failed.push(why),
             },
             () = &mut together, if serving > 0 && !beginning.successor => {
                 tracing::warn!("serving without the applications that still boot");
@@ -226,7 +231,7 @@ async fn serve_for(
     drop(apps);
     let (running, apps) = server.running_now();
     announce(&running, &apps, control_path.as_deref());
-    secrets::warn_of(&running.apps);
+    secrets::warn_of(running.configured());
     running.warn_of_vain_keys();
     warn_of_fixed(&running, &plan);
     if running.tls.as_ref().is_some_and(|tls| !tls.http3.is_empty()) {
@@ -256,7 +261,7 @@ async fn serve_for(
             _ = hang_up.recv() => Order::Reload(None),
             Some(order) = receiver.recv() => order,
             Some(outcome) = falling.next() => {
-                if let Ok(Some(replacement)) = outcome {
+                if let (_, Ok(Some(replacement))) = outcome {
                     replace(&server, replacement);
                 }
                 continue;

@@ -8,7 +8,7 @@ use std::{
 };
 
 use hayate_certificates::Pair;
-use hayate_front::{AccessLog, Backend, Disk, Format, Front, Routes, Settings};
+use hayate_front::{AccessLog, Backend, Beside, Disk, Format, Front, Routes, Settings};
 use hayate_http::Secret;
 use hayate_pool::{Generation, RewindTotals, Status, Unfit, Way};
 use parking_lot::{Mutex, MutexGuard};
@@ -73,7 +73,12 @@ impl Running {
     /// name, answers to the same hosts and path, or runs the same files.
     fn successor_of(&self, before: &App) -> Option<&Arc<Generation>> {
         let apps: Vec<&App> = self.plan.with_php().collect();
-        let find = |alike: &dyn Fn(&App) -> bool| apps.iter().position(|app| alike(app));
+        // What ran scripts beside an application runs them again, if there are any.
+        let alike = |app: &App| app.beside.is_some() == before.beside.is_some();
+        let find = |is: &dyn Fn(&App) -> bool| {
+            let found = apps.iter().position(|app| alike(app) && is(app));
+            found.or_else(|| apps.iter().position(|app| app.beside.is_none() && is(app)))
+        };
         let found = find(&|app| app.spec.name == before.spec.name)
             .or_else(|| find(&|app| app.hosts == before.hosts && app.path == before.path))
             .or_else(|| find(&|app| app.spec.document_root == before.spec.document_root));
@@ -189,6 +194,9 @@ pub struct AppStatus {
     #[serde(flatten)]
     pub status: Status,
     document_root: String,
+    /// It runs scripts beside the application of this name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    beside: Option<String>,
     /// Since it runs in a slower way than configured: why.
     pub fallback: Option<Fallback>,
 }
@@ -330,27 +338,33 @@ impl Server {
     }
 
     fn routes(&self, plan: &Plan, apps: &[Arc<Generation>]) -> Routes {
-        let mut generations = apps.iter();
-        let mut backend = |app: &App| {
-            // What answers for one that failed is a rule.
-            if !app.runs_php() {
-                return Some(Backend::Static);
-            }
-            let generation = generations.next()?;
+        let generations: Vec<(&App, &Arc<Generation>)> = plan.with_php().zip(apps).collect();
+        let ring = |(app, generation): &(&App, &Arc<Generation>)| {
             let ask = Arc::clone(generation);
-            Some(Backend::Ring {
+            Backend::Ring {
                 ring: generation.ring(),
                 queue_limit: app.queue_limit,
                 queue_timeout: app.spec.queue_timeout,
                 retry: app.retry,
                 unavailable: Arc::new(move || ask.unavailable()),
-            })
+            }
         };
-        let sites = plan.apps.iter().filter_map(|app| {
-            let backend = backend(app)?;
+        let sites = plan.configured().filter_map(|app| {
+            let of = |is: &dyn Fn(&App) -> bool| generations.iter().find(|(app, _)| is(app)).map(ring);
+            let backend = match app.runs_php() {
+                true => of(&|other| other.spec.name == app.spec.name)?,
+                // What answers for one that failed is a rule.
+                false => Backend::Static,
+            };
             let place = self.front.disk().place(&app.spec.document_root);
             let metrics = self.metrics.front.site(&app.spec.name);
-            Some(Arc::new(app.site(backend, place, metrics, self.front.keeper())))
+            let mut site = app.site(backend, place, metrics, self.front.keeper());
+            site.beside = app.scripts.as_ref().and_then(|scripts| {
+                let scripts = scripts.paths.iter().map(|path| path.clone().into_bytes()).collect();
+                let backend = of(&|other| other.beside.as_ref() == Some(&app.spec.name))?;
+                Some(Beside { scripts, backend })
+            });
+            Some(Arc::new(site))
         });
         Routes { sites: sites.collect() }
     }
@@ -465,7 +479,7 @@ impl Server {
 
     fn statuses(&self) -> Vec<AppStatus> {
         let running = self.running();
-        let status = |generation: &Arc<Generation>| {
+        let status = |(generation, app): (&Arc<Generation>, &App)| {
             let mut status = generation.status();
             if let Some(former) = running.former.get(&status.name) {
                 for (cause, n) in &former.restarts {
@@ -478,11 +492,12 @@ impl Server {
             }
             AppStatus {
                 document_root: generation.spec().document_root.display().to_string(),
+                beside: app.beside.clone(),
                 fallback: running.fallbacks.get(&status.name).cloned(),
                 status,
             }
         };
-        running.apps.iter().map(status).collect()
+        running.apps.iter().zip(running.plan.with_php()).map(status).collect()
     }
 
     /// Everything, for `hayate status`.

@@ -556,6 +556,7 @@ impl Then {
             // That of the site holds.
             compression: None,
             backend: Backend::Static,
+            beside: None,
             metrics: Arc::default(),
             found: Lately::default(),
             rules: None,

@@ -72,6 +72,7 @@ impl Server {
                 retry: false,
                 unavailable,
             },
+            beside: None,
             metrics: metrics.site("app"),
             found: Default::default(),
             rules: None,

@@ -211,6 +211,8 @@ impl AppResolver<'_> {
             recognised: None,
             remark: None,
             warning: None,
+            scripts: None,
+            beside: None,
             identity: self.identity(app)?,
             spec: Spec {
                 name: self.name(app, (&given, &given))?,
@@ -385,6 +387,8 @@ impl AppResolver<'_> {
             recognised: running.recognised,
             remark: running.remark,
             warning: running.warning,
+            scripts: None,
+            beside: None,
             identity,
             spec: Spec {
                 name,

@@ -10,13 +10,14 @@ mod limits;
 mod mode;
 mod published;
 mod rules;
+mod scripts;
 mod tls;
 mod visits;
 
 use std::{
     collections::HashMap,
     path::{Path, PathBuf},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use hayate_front::{
@@ -30,6 +31,7 @@ use serde::{Deserialize, Serialize};
 pub use self::{
     front_controller::FrontController,
     mode::REWIND_BY_DEFAULT,
+    scripts::Scripts,
     tls::{Port, Tls, read as read_pem},
     visits::Address,
 };
@@ -38,8 +40,8 @@ use self::app::AppResolver;
 use crate::{
     args::ServeArgs,
     config::{
-        self, AccessLogFormat, AccessLogTo, ConfigError, File, LogFormat, LogLevel, OneOrMany, Source, Step,
-        Time,
+        self, AccessLogFormat, AccessLogTo, ConfigError, File, LogFormat, LogLevel, ModeChoice, OneOrMany,
+        Source, Step, Time,
     },
     framework::Recognised,
     privileges::{self, Identity},
@@ -143,6 +145,12 @@ pub struct App {
     /// What is wrong with its files, so that more could not be seen of it.
     #[serde(default)]
     pub warning: Option<String>,
+    /// PHP scripts beside its front controller, which run in classic mode, by an application of their own.
+    #[serde(default)]
+    pub scripts: Option<Scripts>,
+    /// It is that application, beside the one of this name: it answers for these scripts and nothing else.
+    #[serde(default)]
+    pub beside: Option<String>,
     /// Its own paths that are requested before the snapshot is taken, in order.
     pub warmup: Vec<String>,
     /// Whom its processes become.
@@ -291,6 +299,7 @@ impl Plan {
         let compression = compression::resolve(source, &file.compression)?;
         let mut apps = Vec::with_capacity(file.app.len());
         let mut failures = Vec::new();
+        let until = Instant::now() + scripts::PATIENCE;
         for (i, app) in file.app.into_iter().enumerate() {
             let resolver = AppResolver {
                 source,
@@ -303,6 +312,8 @@ impl Plan {
             };
             let name = app.name.clone().unwrap_or_else(|| format!("number {}", i.saturating_add(1)));
             reports(&format!("application '{name}'"));
+            // Who has written it down knows what answers.
+            let by_itself = args.mode.or(app.mode) != Some(ModeChoice::Worker);
             let resolved = match (resolver.resolve(app.clone()), strictness) {
                 (Err(error), Strictness::EachByItself) if error.of_disk => {
                     let failed = resolver.failed(&app, error.to_string())?;
@@ -311,6 +322,9 @@ impl Plan {
                 }
                 (resolved, _) => {
                     let mut app = resolved?;
+                    if app.recognised.is_some() && by_itself {
+                        app.find_scripts(until);
+                    }
                     app.fill_visits(&listen, trust_unix || !trusted_proxies.is_empty());
                     app
                 }
@@ -377,6 +391,11 @@ impl Plan {
             )));
         }
 
+        // Last, so that an application has the place here that it has in the file.
+        let is_taken = |name: &str| apps.iter().any(|app| app.spec.name == name);
+        let beside: Vec<App> = apps.iter().filter_map(|app| app.beside(is_taken)).collect();
+        apps.extend(beside);
+
         Ok(Plan {
             listen,
             ports,
@@ -407,6 +426,11 @@ impl Plan {
 }
 
 impl Plan {
+    /// The applications as they were configured: without what runs beside them.
+    pub fn configured(&self) -> impl Iterator<Item = &App> {
+        self.apps.iter().filter(|app| app.beside.is_none())
+    }
+
     /// The applications that run PHP, in order.
     pub fn with_php(&self) -> impl Iterator<Item = &App> {
         self.apps.iter().filter(|app| app.runs_php())
@@ -441,7 +465,11 @@ impl Plan {
             (Some(front), Some(app)) => front.same_user(app),
             (front, app) => front.is_some() == app.is_some(),
         };
-        self.with_php().filter(shares).map(|app| app.spec.name.as_str()).collect()
+        self.with_php()
+            .filter(shares)
+            .filter(|app| app.beside.is_none())
+            .map(|app| app.spec.name.as_str())
+            .collect()
     }
 
     /// The keys of an application that do not do what they say here.
@@ -469,7 +497,7 @@ impl Plan {
 
     /// Says so in the log.
     pub fn warn_of_vain_keys(&self) {
-        for app in &self.apps {
+        for app in self.configured() {
             for vain in self.vain_keys(app) {
                 tracing::warn!(app = app.spec.name, "{vain}");
             }

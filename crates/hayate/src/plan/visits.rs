@@ -96,6 +96,7 @@ impl App {
             files,
             compression: self.compression.clone(),
             backend,
+            beside: None,
             metrics,
             found: Default::default(),
             rules,

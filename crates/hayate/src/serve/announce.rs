@@ -8,7 +8,7 @@ use crate::{
     config::LogFormat,
     framework::Recognised,
     logging, machine,
-    plan::{FrontController, Plan},
+    plan::{App, FrontController, Plan},
 };
 
 /// Writes to the log what is wrong with the applications' files, or with their number of workers.
@@ -17,10 +17,19 @@ pub(super) fn warn_of_projects(plan: &Plan) {
         if let Some(warning) = &app.warning {
             tracing::warn!(app = app.spec.name, "{warning}");
         }
+        if let Some(warning) = app.unseen_scripts() {
+            tracing::warn!(app = app.spec.name, "{warning}");
+        }
     }
     if let Some(why) = machine::too_many_processes(&plan.apps, plan.front_threads) {
         tracing::warn!("{why}");
     }
+}
+
+/// Which scripts run beside an application, if some do.
+fn scripts_of(app: &App) -> Option<String> {
+    let scripts = app.scripts.as_ref().filter(|scripts| !scripts.paths.is_empty())?;
+    Some(format!("PHP scripts beside it, in classic mode, each from the start: {}", scripts.named()))
 }
 
 /// Says to people what runs and how to end it; a log for programs gets one record instead.
@@ -29,13 +38,16 @@ pub(super) fn announce(plan: &Plan, apps: &[Arc<Generation>], control: Option<&P
     if plan.log_format == LogFormat::Json {
         let listen = plan.listen_words();
         tracing::info!(version = env!("CARGO_PKG_VERSION"), listen = listen.join(" "), "serving");
-        for app in &plan.apps {
+        for app in plan.configured() {
             let FrontController { script, why } = &app.front_controller;
             tracing::info!(
                 app = app.spec.name,
                 "what is no file: {} ({why})",
                 script.as_deref().unwrap_or("404")
             );
+            if let Some(scripts) = scripts_of(app) {
+                tracing::info!(app = app.spec.name, "{scripts}");
+            }
         }
         return;
     }
@@ -88,7 +100,15 @@ pub(super) fn announce(plan: &Plan, apps: &[Arc<Generation>], control: Option<&P
             text += &format!("    without warm-up requests: {why}\n");
         }
         let FrontController { script, why } = &app.front_controller;
-        text += &format!("    what is no file: {} ({why})\n", script.as_deref().unwrap_or("404"));
+        match &app.beside {
+            Some(other) => text += &format!("    runs PHP scripts beside {other}\n"),
+            None => {
+                text += &format!("    what is no file: {} ({why})\n", script.as_deref().unwrap_or("404"));
+            }
+        }
+        if let Some(scripts) = scripts_of(app) {
+            text += &format!("    {scripts}\n");
+        }
         if let Some(why) = status.unavailable {
             text += &format!("    cannot serve yet: {why}\n");
         } else if status.state == Phase::Booting {

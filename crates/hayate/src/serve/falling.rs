@@ -33,14 +33,13 @@ impl Falling {
         self.of.insert(id, Arc::clone(generation));
     }
 
-    /// The next that ends; `None`: there is none. It may be dropped at any time.
-    pub(super) async fn next(&mut self) -> Option<Outcome> {
+    /// The next that ends, and of which generation; `None`: there is none. It may be dropped at any time.
+    pub(super) async fn next(&mut self) -> Option<(Option<Arc<Generation>>, Outcome)> {
         let (id, outcome) = match self.tasks.join_next_with_id().await? {
             Ok((id, outcome)) => (id, outcome),
             Err(error) => (error.id(), Err(error.to_string())),
         };
-        self.of.remove(&id);
-        Some(outcome)
+        Some((self.of.remove(&id), outcome))
     }
 
     /// Gives all of them up, and ends what they have started.

@@ -88,7 +88,7 @@ pub(super) async fn prepare(
 pub(super) fn switch(server: &Arc<Server>, listeners: &mut Listeners, fresh: Fresh) {
     let Fresh { loaded, access_log, sockets, apps, slower } = fresh;
     let plan = loaded.plan.clone();
-    secrets::warn_of(&plan.apps);
+    secrets::warn_of(plan.configured());
     warn_of_projects(&plan);
     plan.warn_of_vain_keys();
     // First, so that nobody is accepted there by settings that do not know of it.
