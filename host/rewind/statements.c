@@ -73,14 +73,29 @@ static bool has_user_variable(const char *text, const char *end)
 	return false;
 }
 
+/* What PREPARE … FROM is given: one text, which the words of the statement are all of. Several stand for one that has
+ * others. */
+static bool is_one_literal(const char *at, const char *end)
+{
+	size_t quotes = 0;
+	while (at < end && is_space(*at)) {
+		at++;
+	}
+	bool begins = at < end && (*at == '\'' || *at == '"');
+	for (; at < end; at++) {
+		quotes += *at == '\'' || *at == '"';
+	}
+	return begins && quotes == 2;
+}
+
 unsigned statement_words(const uint8_t *bytes, size_t len)
 {
 	static const char *const moving[] = {"use", "role"};
-	/* By the last two runs what is not seen here. */
-	static const char *const staying[] = {"profiling", "call", "execute"};
+	/* CALL and EXECUTE IMMEDIATE run what is not seen here. */
+	static const char *const staying[] = {"profiling", "call", "immediate"};
 	const char *at = (const char *)bytes, *end = at + len;
 	unsigned words = 0;
-	bool xa = false, prepare = false;
+	bool xa = false, prepare = false, unseen = false;
 	while (at < end) {
 		const char *from = at;
 		while (at < end && is_word(*at)) {
@@ -94,12 +109,13 @@ unsigned statement_words(const uint8_t *bytes, size_t len)
 		words |= ONE_OF(from, size, moving) ? WORD_MOVES : 0;
 		words |= ONE_OF(from, size, staying) ? WORD_STAYS : 0;
 		xa |= is(from, size, "xa");
+		unseen |= prepare && is(from, size, "from") && !is_one_literal(at, end);
 		prepare |= is(from, size, "prepare");
 		at += at < end; /* no part of a word */
 	}
 	/* MariaDB's reset leaves the session with the transaction that XA PREPARE has prepared: each statement fails then.
 	 */
-	return words | (xa && prepare ? WORD_STAYS : 0);
+	return words | ((xa && prepare) || unseen ? WORD_STAYS : 0);
 }
 
 /* Without the space around it, and what ends it. */

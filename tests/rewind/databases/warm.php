@@ -281,6 +281,18 @@ $alone = [
     'xa prepared by a procedure' => static function (): void {
         Db::run('CALL prepares()');
     },
+    'xa put together' => static function (): void {
+        foreach (['START', "INSERT INTO written VALUES ('not committed')", 'END', 'PREPARE'] as $does) {
+            Db::run(str_starts_with($does, 'INSERT') ? $does : "EXECUTE IMMEDIATE CONCAT('X', 'A $does \"leak\"')");
+        }
+    },
+    'xa put together of two' => static function (): void {
+        foreach (['START', "INSERT INTO written VALUES ('not committed')", 'END', 'PREPARE'] as $does) {
+            $text = str_starts_with($does, 'INSERT') ? $does : "PREPARE p FROM 'X' 'A $does \"leak\"'";
+            Db::run($text);
+            $text === $does || Db::run('EXECUTE p');
+        }
+    },
 ];
 
 $handler = static function () use ($ways, $alone): void {
