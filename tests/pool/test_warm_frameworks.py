@@ -529,7 +529,7 @@ final class AskedController extends \\Symfony\\Bundle\\FrameworkBundle\\Controll
         $db = $doctrine->getConnection();
         $shown = $db->fetchAssociative("SELECT current_database() AS of, current_setting('search_path') AS path, current_setting('application_name') AS name,
             current_setting('timezone') AS zone, to_regclass('pg_temp.leftover') AS left, (SELECT count(*) FROM notes) AS notes,
-            (SELECT count(*) FROM pg_locks WHERE locktype = 'advisory') AS locks");
+            (SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND pid = pg_backend_pid()) AS locks");
         $number = $db->fetchOne('SELECT pg_backend_pid()');
         foreach (['SELECT pg_advisory_lock(7)', 'SET search_path = nowhere', "SET timezone = 'Asia/Tokyo'", 'CREATE TEMPORARY TABLE leftover (id int)'] as $statement) {
             $db->executeStatement($statement);
