@@ -29,13 +29,13 @@ pub fn not_started(error: &io::Error) -> String {
 
 /// Why a process could not be forked, which nothing but a limit or want of memory can be.
 pub(crate) fn not_forked(error: impl fmt::Display) -> String {
-    explained(error, own().and_then(|own| used_up(&own, Path::new(MOUNTED))))
+    explained(error, own().and_then(|own| tightest(&own, Path::new(MOUNTED))))
 }
 
-fn explained(error: impl fmt::Display, used_up: Option<u64>) -> String {
-    match used_up {
-        Some(limit) => format!(
-            "{error}: all {limit} processes and threads that the cgroup allows (pids.max) are there; raise that limit, or lower `workers`"
+fn explained(error: impl fmt::Display, tightest: Option<(u64, u64)>) -> String {
+    match tightest {
+        Some((used, limit)) => format!(
+            "{error}: the cgroup allows {limit} processes and threads (pids.max), of which {used} are there; raise that limit, or lower `workers`"
         ),
         None => format!("{error}; raise the limit of processes or of memory, or lower `workers`"),
     }
@@ -57,13 +57,14 @@ fn least_processes(own: &str, mounted: &Path) -> Option<u64> {
     groups(own, mounted, "pids").into_iter().filter_map(|(group, _)| number(&group.join("pids.max"))).min()
 }
 
-/// The limit of processes that is reached at this moment, whoever has them.
-fn used_up(own: &str, mounted: &Path) -> Option<u64> {
-    let reached = groups(own, mounted, "pids").into_iter().filter_map(|(group, _)| {
-        let limit = number(&group.join("pids.max"))?;
-        (number(&group.join("pids.current"))? >= limit).then_some(limit)
+/// Of the limits of processes the one that the fewest are left to, and how many there are, whoever has them. `None`: of each more than half is left.
+/// Some may have ended since one could not be started.
+fn tightest(own: &str, mounted: &Path) -> Option<(u64, u64)> {
+    let used = groups(own, mounted, "pids").into_iter().filter_map(|(group, _)| {
+        let (used, limit) = (number(&group.join("pids.current"))?, number(&group.join("pids.max"))?);
+        (used >= limit / 2).then_some((used, limit))
     });
-    reached.min()
+    used.min_by_key(|(used, limit)| limit.saturating_sub(*used))
 }
 
 /// `None` where there is no file, or `max` in it.
@@ -126,10 +127,11 @@ mod tests {
         assert_eq!(least_memory("0::/../../pod\n", v2.path()), Some(512 << 20));
         assert_eq!(least_processes("0::/pod/c/d\n", v2.path()), Some(100));
         assert_eq!(least_processes("0::/other\n", v2.path()), None);
-        assert_eq!(used_up("0::/pod/c/d\n", v2.path()), Some(200));
-        assert_eq!(used_up("0::/pod\n", v2.path()), None);
+        assert_eq!(tightest("0::/pod/c/d\n", v2.path()), Some((200, 200)));
+        assert_eq!(tightest("0::/pod\n", v2.path()), Some((99, 100)));
+        assert_eq!(tightest("0::/other\n", v2.path()), None);
         for broken in ["", "0", "0:", "::", "x:y:z", "0::", "0::pod\0"] {
-            let _ = (least_memory(broken, v2.path()), used_up(broken, v2.path()));
+            let _ = (least_memory(broken, v2.path()), tightest(broken, v2.path()));
         }
     }
 
@@ -138,7 +140,7 @@ mod tests {
         let v2 = cgroups(&[("memory.max", "268435456\n"), ("pids.max", "64\n"), ("pids.current", "64\n")]);
         assert_eq!(least_memory("0::/\n", v2.path()), Some(256 << 20));
         assert_eq!(least_processes("0::/\n", v2.path()), Some(64));
-        assert_eq!(used_up("0::/\n", v2.path()), Some(64));
+        assert_eq!(tightest("0::/\n", v2.path()), Some((64, 64)));
         let v1 = cgroups(&[("memory/memory.limit_in_bytes", "268435456\n"), ("pids/pids.max", "64\n")]);
         let own = "8:pids:/docker/0123\n4:memory:/docker/0123\n0::/\n";
         assert_eq!(least_memory(own, v1.path()), Some(256 << 20));

@@ -504,7 +504,7 @@ impl Supervisor {
         if self.is_booting() || serving == 0 {
             return self.boot_failed(why, Vec::new());
         }
-        tracing::error!(app = self.shared.spec.name, "{why}; {serving} of them serve");
+        tracing::error!(app = self.shared.spec.name, "{why}; {serving} workers serve");
         self.shared.table().boot_error = Some(why);
     }
 
