@@ -129,7 +129,7 @@ mod tests {
                 assert!(own(front, limit) + reload <= limit + 2, "{processors} {limit} {front} {workers}");
             }
         }
-        assert_eq!(for_these(64, None, Some(100)).max, 11);
+        assert_eq!(for_these(64, None, Some(100)).max, 15);
         assert_eq!((front_threads_of(64, Some(100)), front_threads_of(64, None)), (12, 64));
         assert_eq!(
             (files_of(Some(1)), files_of(Some(40)), files_of(Some(100)), files_of(None)),
