@@ -551,14 +551,13 @@ static const zend_function *function_of(zval *autoloader, zend_class_entry **cla
 	return known.function_handler;
 }
 
-/* Composer's may look in include_path as well, which a request may change. */
-static bool looks_in_include_path(zend_object *object)
+/* Composer's may look in include_path as well, which a request may change; `of` is its method. */
+static bool looks_in_include_path(const zend_function *of, zend_object *object)
 {
+	zend_class_entry *class = of == NULL ? NULL : of->common.scope;
 	zval room;
-	const zval *set = object == NULL || !is(object->ce->name, "Composer\\Autoload\\ClassLoader")
-	                      ? NULL
-	                      : zend_read_property(object->ce, object, ZEND_STRL("useIncludePath"), true, &room);
-	return set != NULL && zend_is_true((zval *)(uintptr_t)set);
+	return class != NULL && object != NULL && is(class->name, "Composer\\Autoload\\ClassLoader") &&
+	       zend_is_true(zend_read_property(class, object, ZEND_STRL("useIncludePath"), true, &room));
 }
 
 bool autoloaders_may_be_passed_over(void)
@@ -578,7 +577,7 @@ bool autoloaders_may_be_passed_over(void)
 			zend_class_entry *class = NULL;
 			zend_object *object = NULL;
 			const zend_function *of = function_of(one, &class, &object);
-			bool includes = only_includes(of, class) && !looks_in_include_path(object);
+			bool includes = only_includes(of, class) && !looks_in_include_path(of, object);
 			first |= includes && another;
 			another |= !includes && !has_no_part_in_others(of);
 			/* Of an object that a function is bound to as well: Laravel's `$this->load(...)`. */

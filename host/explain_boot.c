@@ -34,7 +34,7 @@ static struct frozen list[MAX_FROZEN];
 static size_t count;
 static bool watching;
 /* Only what is drawn by chance, and what a project reads. */
-static bool draws_only;
+static bool for_the_log;
 static bool open_before[MAX_FDS];
 /* Shared by all processes of the application: the log has it. */
 static bool *told;
@@ -314,7 +314,7 @@ static void stand_before(INTERNAL_FUNCTION_PARAMETERS)
 		return;
 	}
 	if (watching && (it->freezes == NULL || it->freezes(execute_data)) &&
-	    !(draws_only && randomness_follows_a_seed(execute_data))) {
+	    !(for_the_log && randomness_follows_a_seed(execute_data))) {
 		char what[256];
 		const zval *first = ZEND_CALL_NUM_ARGS(execute_data) > 0 ? ZEND_CALL_ARG(execute_data, 1) : NULL;
 		bool named = strcmp(it->kind, "environment") == 0 && first != NULL && Z_TYPE_P(first) == IS_STRING;
@@ -354,7 +354,7 @@ static php_stream *open_plain(php_stream_wrapper *wrapper, const char *path, con
 {
 	bool reads = strpbrk(mode, "waxc+") == NULL;
 	if (watching && !(flags & (STREAM_OPEN_FOR_INCLUDE | STREAM_OPEN_FOR_ZEND_STREAM)) &&
-	    (!draws_only || (reads && path[0] == '/' && !is_of_release(path) && called_by_application()))) {
+	    (!for_the_log || (reads && path[0] == '/' && !is_of_release(path) && called_by_application()))) {
 		char what[MAXPATHLEN + 16];
 		snprintf(what, sizeof what, "%s%s", path, reads ? "" : " (to write)");
 		note("file", what, true);
@@ -451,7 +451,7 @@ static zend_function *find(const struct watched *it)
 
 void frozen_watch(bool all)
 {
-	draws_only = !all;
+	for_the_log = !all;
 	for (size_t i = 0; i < WATCHED; i++) {
 		/* What a seed of its own gives is the same under php-fpm. */
 		bool wanted = all || (strcmp(watched[i].kind, "random") == 0 && watched[i].freezes != seeds);
@@ -462,14 +462,14 @@ void frozen_watch(bool all)
 		}
 	}
 	watching = true;
-	if (draws_only && !options_is_project()) {
+	if (for_the_log && !options_is_project()) {
 		return;
 	}
 	plain_ops = php_plain_files_wrapper.wops;
 	watched_ops = *plain_ops;
 	watched_ops.stream_opener = open_plain;
 	php_plain_files_wrapper.wops = &watched_ops;
-	if (!draws_only) {
+	if (!for_the_log) {
 		each_descriptor(was_open);
 	}
 }
@@ -490,7 +490,7 @@ void frozen_stop(void)
 	if (plain_ops != NULL) {
 		php_plain_files_wrapper.wops = plain_ops;
 	}
-	if (!draws_only) {
+	if (!for_the_log) {
 		each_descriptor(is_open);
 	}
 }
@@ -526,7 +526,7 @@ static bool places_of(const char *kind, char *to, size_t size)
 void frozen_tell(void)
 {
 	char drawn[3000], read[3000];
-	if (!draws_only) {
+	if (!for_the_log) {
 		return;
 	}
 	bool draws = places_of("random", drawn, sizeof drawn), reads = places_of("file", read, sizeof read);

@@ -174,12 +174,15 @@ KINDS = {
         "\\Acme\\Page::OF",
         "",
     ),
-    "Composer's loader that goes by include_path": (
-        {f"{name}/Other/Page": f"namespace Other;\nfinal class Page {{ public const OF = '{name}'; }}" for name in ("red", "blue", "nobody")},
-        f"{TENANT} set_include_path(base_path('vendor/acme/'.$tenant));",
-        "\\Other\\Page::OF",
-        f"{COMPOSER} $loader->setUseIncludePath(true); $loader->register();",
-    ),
+    **{
+        f"{whose} loader that goes by include_path": (
+            {f"{name}/Other/Page": f"namespace Other;\nfinal class Page {{ public const OF = '{name}'; }}" for name in ("red", "blue", "nobody")},
+            f"{TENANT} set_include_path(base_path('vendor/acme/'.$tenant));",
+            "\\Other\\Page::OF",
+            f"{COMPOSER} {loader}$loader->setUseIncludePath(true); $loader->register();",
+        )
+        for whose, loader in {"Composer's": "", "a child of Composer's": "$loader = new class extends \\Composer\\Autoload\\ClassLoader {}; "}.items()
+    },
     "autoloader of a package's that asks a file": (
         {
             "Loader": "final class Loader { public static string $of = 'nobody'; public static function start(): void {\n"

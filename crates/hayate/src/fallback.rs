@@ -46,6 +46,11 @@ pub struct Fallback {
 }
 
 impl Fallback {
+    /// Whether it outlives a reload.
+    pub fn stays(&self) -> bool {
+        self.to == CLASSES
+    }
+
     /// For people.
     pub fn words(&self) -> String {
         let how = match self.to {
@@ -53,7 +58,7 @@ impl Fallback {
             "fork" => "with a fork for each request, which is slower",
             _ => "in classic mode, which boots it for each request",
         };
-        let end = if self.to == CLASSES { "restart" } else { "reload" };
+        let end = if self.stays() { "restart" } else { "reload" };
         format!("{}. Until the next {end} it runs {how}", self.why)
     }
 }
@@ -132,13 +137,6 @@ pub fn leave_classes(apps: &mut [App], names: &[String]) {
         if names.contains(&app.spec.name) && app.spec.way == Way::Configured {
             app.spec = app.spec.in_way(Way::ClassesLater);
         }
-    }
-}
-
-impl Fallback {
-    /// Whether it outlives a reload.
-    pub fn stays(&self) -> bool {
-        self.to == CLASSES
     }
 }
 
