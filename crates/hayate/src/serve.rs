@@ -354,8 +354,9 @@ async fn serve_for(
         tokio::spawn(refer_orders(receiver, Arc::clone(master)));
         server.front.will_end();
         commands.close();
+        // Longer than a moment takes only a thread that hangs.
+        let _ = tokio::time::timeout(FIRST_WORDS, listeners.close()).await;
         retire.send_replace(true);
-        listeners.keep(&[]);
         // A connection that was accepted a moment ago still gets its first answer here, and one that idles its last.
         let leave = async {
             tokio::join!(tokio::time::sleep(FIRST_WORDS), server.front.leave(drain_timeout.min(IDLE_GRACE)))

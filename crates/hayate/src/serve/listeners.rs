@@ -46,6 +46,19 @@ impl Listeners {
         self.open.keys().chain(self.waiting.keys()).cloned().collect()
     }
 
+    /// Ends all, and returns when nobody accepts connections by TCP or at a path any more. HTTP/3 goes on for who is there.
+    pub(super) async fn close(&mut self) {
+        let open = std::mem::take(&mut self.open);
+        self.waiting.clear();
+        for stop in open.values() {
+            stop.send_replace(true);
+        }
+        for (_, stop) in open.iter().filter(|(addr, _)| !matches!(addr, ListenAddr::Quic(_))) {
+            // Whoever accepts holds the other end.
+            stop.closed().await;
+        }
+    }
+
     /// Ends those that are not in `wanted`.
     pub(super) fn keep(&mut self, wanted: &[ListenAddr]) {
         self.waiting.retain(|addr, _| wanted.contains(addr));
