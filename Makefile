@@ -60,8 +60,8 @@ test: reachable setup-test ## Everything CI runs: lints, unit tests, the servers
 	$(MAKE) --jobs --output-sync=line MADE=yes lint-beside test-rust test-host test-here $(ALSO:%=test-%)
 	$(call pytest-alone,$(abspath $(CHECKED))/hayate)
 else
-# The server is built here and the host there: PHP is that of the suite, and a C library is newer than this one.
-test: reachable
+# The server is built here and the host there: PHP is that of the suite, and a C library is newer than this one. So are programs for tests.
+test: reachable setup-test
 	$(if $(filter $(CHECKED),$(SERVER)),$(build-checked))
 	scripts/debian-root $(SUITE) $(MAKE) suite-test SUITE_BIN=$(SUITE_BIN) TESTS='$(TESTS)' SERVER=$(SERVER) \
 		$(if $(filter command line,$(origin PHP)),PHP=$(PHP))

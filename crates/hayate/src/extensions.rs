@@ -36,6 +36,9 @@ const PACKAGES: [(&str, &[&str]); 7] = [
             "posix",
             "shmop",
             "sockets",
+            "sysvmsg",
+            "sysvsem",
+            "sysvshm",
             "tokenizer",
         ],
     ),
@@ -78,6 +81,13 @@ fn remedy(name: &str, version: &str) -> String {
     // Names come from the application: what is no name of an extension is not put into a command.
     if name.is_empty() || !name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') {
         return "install it".into();
+    }
+    if name == "pcntl" {
+        return "Hayate takes it out, as php-fpm is built without it: what forks belongs to the command line"
+            .into();
+    }
+    if name == "opcache" && !matches!(minor, "8.2" | "8.3" | "8.4") {
+        return "it is part of PHP from 8.5 on, so PHP itself is not as Debian builds it".into();
     }
     let package = PACKAGES.iter().find(|(_, all)| all.contains(&name)).map_or(name, |(package, _)| package);
     format!("apt install php{minor}-{package}, or phpenmod -v {minor} -s embed {name} if it is installed")
@@ -155,6 +165,18 @@ mod tests {
                  apt install php8.4-intl, or phpenmod -v 8.4 -s embed intl if it is installed",
                 "a/b requires ext-simplexml, which is not loaded; \
                  apt install php8.4-xml, or phpenmod -v 8.4 -s embed simplexml if it is installed",
+            ]
+        );
+        fs::write(dir.path().join("composer.json"), r#"{"require": {"ext-pcntl": "*", "ext-sysvmsg": "*"}}"#)
+            .unwrap();
+        fs::write(dir.path().join("composer.lock"), "{}").unwrap();
+        assert_eq!(
+            warnings(),
+            [
+                "composer.json requires ext-pcntl, which is not loaded; \
+                 Hayate takes it out, as php-fpm is built without it: what forks belongs to the command line",
+                "composer.json requires ext-sysvmsg, which is not loaded; \
+                 apt install php8.4-common, or phpenmod -v 8.4 -s embed sysvmsg if it is installed",
             ]
         );
         for odd in ["{\"require\": []}", "{\"require\": {\"ext-\": 1}}", "{\"packages\": {}}"] {

@@ -4,11 +4,11 @@
 //! `hayate check` and a thread of its own.
 
 use std::{
-    collections::VecDeque,
+    collections::{BTreeSet, VecDeque},
     fmt, fs,
     io::Read,
     mem::take,
-    os::unix::ffi::OsStrExt,
+    os::unix::{ffi::OsStrExt, fs::MetadataExt},
     path::{Path, PathBuf},
     thread,
 };
@@ -71,6 +71,12 @@ pub fn warnings_of(app: &App) -> impl FnOnce() -> Vec<String> + Send + use<> {
     }
 }
 
+/// Device and inode of a directory, by whatever name.
+fn identity(directory: &Path) -> Option<(u64, u64)> {
+    let known = fs::metadata(directory).ok()?;
+    Some((known.dev(), known.ino()))
+}
+
 /// Whether somebody has written a rule with this directory in mind: by its path, or as a whole word of a pattern.
 fn is_known(below: &Path, rules: &[String]) -> bool {
     let (path, text) = (Path::new("/").join(below), below.to_string_lossy());
@@ -98,6 +104,8 @@ pub fn look(root: &Path, deny: &[String], hidden: &Hidden) -> Secrets {
     let mut found = Secrets { root: root.to_owned(), has_rules, ..Secrets::default() };
     found.closed.extend(there.iter().filter(|below| !is_denied(below)).cloned());
     let (mut left, mut directories) = (ENTRIES, VecDeque::from([(PathBuf::new(), 0)]));
+    // A directory that several links lead to is looked at by the first of them, so links that lead back end.
+    let mut linked = BTreeSet::from_iter(identity(root));
     // What lies high is seen, however much lies deep.
     'all: while let Some((below, level)) = directories.pop_front() {
         if level > 0 && (is_denied(&below) || there.contains(&below)) {
@@ -125,9 +133,11 @@ pub fn look(root: &Path, deny: &[String], hidden: &Hidden) -> Secrets {
             let (path, name) = (below.join(entry.file_name()), entry.file_name());
             let Some(name) = name.to_str() else { continue };
             let Ok(kind) = entry.file_type() else { continue };
-            let what = if kind.is_dir() && (there.contains(&path) || is_denied(&path)) {
+            let by_link = kind.is_symlink() && entry.path().is_dir();
+            let is_dir = kind.is_dir() || by_link;
+            let what = if is_dir && (there.contains(&path) || is_denied(&path)) {
                 None
-            } else if kind.is_dir() {
+            } else if is_dir {
                 directory(name, level)
             } else {
                 file(name, level).or_else(|| content(name, &entry.path()))
@@ -137,9 +147,9 @@ pub fn look(root: &Path, deny: &[String], hidden: &Hidden) -> Secrets {
                     found.hidden.push((path, what))
                 }
                 Some(what) => found.open.push((path, what)),
-                None if kind.is_dir() && level < LEVELS => directories.push_back((path, level + 1)),
-                // A link may lead anywhere, and back.
-                None => found.unseen |= kind.is_dir() || kind.is_symlink() && entry.path().is_dir(),
+                None if by_link && !identity(&entry.path()).is_some_and(|at| linked.insert(at)) => {}
+                None if is_dir && level < LEVELS => directories.push_back((path, level + 1)),
+                None => found.unseen |= is_dir,
             }
         }
     }
@@ -307,7 +317,7 @@ impl Secrets {
         }
         if self.unseen {
             out.push(format!(
-                "not all that lies below {root} was looked at (links to directories, more than {LEVELS} levels, or more than {ENTRIES} entries), \
+                "not all that lies below {root} was looked at (more than {LEVELS} levels, or more than {ENTRIES} entries), \
                  so a .htaccess or a secret there is not named: look at it yourself"
             ));
         }
@@ -480,14 +490,27 @@ mod tests {
         let found = look(dir.path(), &[], &Hidden::default());
         assert_eq!(found.closed, [PathBuf::from("a/b/c/d/e/f/g")]);
         assert_eq!((found.in_part, found.unseen), (vec![PathBuf::from("a")], false));
-        std::os::unix::fs::symlink(dir.path(), dir.path().join("again")).unwrap();
+        fs::create_dir_all(dir.path().join("x/".repeat(LEVELS + 2))).unwrap();
         let found = look(dir.path(), &[], &Hidden::default());
         assert!(
             found.unseen && found.warnings().iter().any(|said| said.starts_with("not all that lies below"))
         );
-        fs::remove_file(dir.path().join("again")).unwrap();
-        fs::create_dir_all(dir.path().join("x/".repeat(LEVELS + 2))).unwrap();
-        assert!(look(dir.path(), &[], &Hidden::default()).unseen);
+    }
+
+    #[test]
+    fn directories_behind_links_are_looked_at_once() {
+        let (dir, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let link = |to: &Path, name: &str| std::os::unix::fs::symlink(to, dir.path().join(name)).unwrap();
+        fs::write(other.path().join(".htpasswd"), "").unwrap();
+        fs::create_dir(other.path().join("closed")).unwrap();
+        fs::write(other.path().join("closed/.htaccess"), "Require all denied").unwrap();
+        std::os::unix::fs::symlink(other.path(), other.path().join("closed/self")).unwrap();
+        link(other.path(), "storage");
+        link(dir.path(), "again");
+        let found = look(dir.path(), &[], &Hidden::default());
+        assert_eq!(found.closed, [PathBuf::from("storage/closed")]);
+        let named: Vec<_> = found.open.iter().chain(&found.hidden).map(|(path, _)| path.clone()).collect();
+        assert_eq!((named, found.unseen), (vec![PathBuf::from("storage/.htpasswd")], false));
     }
 
     #[test]

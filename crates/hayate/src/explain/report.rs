@@ -244,7 +244,11 @@ impl Report {
             );
         }
         if self.rewind != Rewind::Off && self.warmup.is_empty() {
-            advice.push("Without warm-up each request loads its classes anew. Name a path that does the usual work: warmup".into());
+            advice.push(
+                "Without warm-up requests each request loads its classes anew. That is as it should be for a worker script that runs other \
+                 scripts in its loop; otherwise name a path that does the usual work: warmup"
+                    .into(),
+            );
         }
         for event in &self.warmed {
             if let Event::Warmup { path, status, .. } = event

@@ -268,6 +268,7 @@ impl AppResolver<'_> {
         };
         let scan_dir = app.php_ini_scan_dir.clone().map(OneOrMany::into_vec);
         let ini_env = self.ini_env(scan_dir, |name| env::var(name).ok())?;
+        self.may_be_lists(&app.ini)?;
         let configuration = self.source.path().and_then(|path| path.canonicalize().ok());
         let mut private: Vec<PathBuf> = configuration.into_iter().chain(php_ini.clone()).collect();
         let key = if app.document_root.is_some() { "document_root" } else { "root" };
@@ -441,6 +442,19 @@ impl AppResolver<'_> {
             Some((key, _)) => Err(self.error(
                 key,
                 format!("{key}: with php = \"{NO_PHP}\" no script runs; leave one of the two out"),
+            )),
+        }
+    }
+
+    /// Of a setting that php.ini holds once, the last of several values would count.
+    fn may_be_lists(&self, ini: &BTreeMap<String, Setting>) -> Result<(), ConfigError> {
+        let holds_several = |key: &str| key == "extension" || key == "zend_extension" || key.ends_with("[]");
+        let is_list = |setting: &Setting| matches!(setting, Setting::Many(_));
+        match ini.iter().find(|(key, setting)| is_list(setting) && !holds_several(key)) {
+            None => Ok(()),
+            Some((key, _)) => Err(self.error(
+                key,
+                format!("{key}: expected one value, found an array; php.ini holds only extension and zend_extension several times"),
             )),
         }
     }

@@ -145,6 +145,15 @@ fn defaults() {
 }
 
 #[test]
+fn only_what_php_ini_holds_several_times_may_be_an_array() {
+    let dir = fixture();
+    let text = "[[app]]\nroot = 'site'\n[app.ini]\nextension = ['x']\nmemory_limit = ['1M', '2M']\n";
+    let said = plan(dir.path(), text, |_| ()).unwrap_err().to_string();
+    assert!(said.contains("memory_limit: expected one value, found an array"), "{said}");
+    assert!(plan(dir.path(), &text.replace("['1M', '2M']", "'2M'"), |_| ()).is_ok());
+}
+
+#[test]
 fn flags_win_over_the_file() {
     let dir = fixture();
     let text = "listen = ':81'\n[[app]]\nroot = 'site'\nworkers = 2\nmax_requests = 3\nrequest_timeout = 'off'\n\
