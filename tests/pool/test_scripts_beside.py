@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pathlib
+import socket
 import subprocess
 import threading
 import time
@@ -262,3 +263,27 @@ def test_explain_tells_them_apart(tmp_path) -> None:
     reports = json.loads(done.stdout)
     found = {report["name"]: [sample["path"] for sample in report["samples"]] for report in reports}
     assert found == {"laravel": ["/?n=1"], "laravel scripts": ["/legacy.php"]}, reports
+
+
+def test_another_application_may_be_called_as_they_are(tmp_path) -> None:
+    """The fault: a request that was under way at the reload which brought it ran in its environment, as its user."""
+    tmp_path.chmod(0o755)
+    project = add(frameworks.laravel(tmp_path))
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "index.php").write_text("<?php echo 'other';")
+    shop = f'[[app]]\nname = "shop"\nroot = "{project}"\nworkers = 1\n'
+    with Hayate(config=shop) as server:
+        with socket.create_connection(("127.0.0.1", server.port), timeout=60) as one:
+            one.sendall(b"POST /legacy.php HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: 10\r\n\r\n12345")
+            time.sleep(0.5)
+            named_alike = f'[[app]]\nname = "shop scripts"\nroot = "{other}"\nhosts = ["other.example"]\nworkers = 1\n[app.env]\nGREETING = "other"\n'
+            server._config.write_text(server._config.read_text() + named_alike)
+            assert server.reload().returncode == 0, server.log_tail()
+            one.sendall(b"67890")
+            answer = b""
+            while part := one.recv(65536):
+                answer += part
+        said = json.loads(answer.partition(b"\r\n\r\n")[2])
+        assert said["body"] == "1234567890" and "GREETING" not in said["server"]
+        assert get(server, "/legacy.php").json()["server"].get("GREETING") is None

@@ -17,7 +17,8 @@ import requests
 
 from lib import site
 from lib.process import descendants, still_running, wait_until
-from lib.servers import GENERIC_WORKER, Hayate
+from lib.servers import GENERIC_WORKER, Hayate, free_port
+from lib.tls import TlsHayate
 
 
 @pytest.fixture(params=["classic", "worker"])
@@ -175,6 +176,86 @@ def test_a_program_that_is_none_is_refused(server) -> None:
         assert server.front == before and get(server, "/ok.php?x").text == "ok x"
     install(server, "two")
     upgraded(server)
+
+
+FORGETFUL = """#!/usr/bin/python3
+import json, os, sys
+# What a master from before a key was added would hand over: the key is not there.
+for variable in ("HAYATE_HANDOVER_TRIAL", "HAYATE_HANDOVER"):
+    if variable in os.environ:
+        with open(int(os.environ[variable]), "r+", closefd=False) as file:
+            file.seek(0)
+            state = json.load(file)
+            del state["plan"]["apps"][0]["spec"]["workers"]
+            file.seek(0)
+            file.truncate()
+            json.dump(state, file)
+os.execv("%s", ["hayate", *sys.argv[1:]])
+"""
+
+
+def test_a_program_that_does_not_understand_the_running_one_is_refused(server) -> None:
+    """The fault: it was found out when it had taken the master's place, and all of the server ended."""
+    before = server.front
+    (server.installed / "forgetful").mkdir()
+    program = server.installed / "forgetful/hayate"
+    program.write_text(FORGETFUL % (server.installed / "two/hayate"))
+    program.chmod(0o755)
+    install(server, "forgetful")
+    done = server.run("upgrade")
+    assert done.returncode == 1 and "cannot take over from the one that runs" in done.stderr and "`workers`" in done.stderr, done
+    assert server.front == before and get(server, "/ok.php?x").text == "ok x"
+    install(server, "two")
+    upgraded(server)
+
+
+def test_what_an_old_front_still_does_counts_as_draining(server) -> None:
+    """Who deletes the old release as soon as nothing runs from it any more goes by that."""
+    slow = threading.Thread(target=lambda: get(server, "/sleep.php?ms=4000"))
+    slow.start()
+    time.sleep(0.5)
+    assert server.status()["draining"] == 0
+    upgraded(server)
+    assert server.status()["draining"] == 1 and slow.is_alive()
+    slow.join()
+    assert wait_until(lambda: server.status()["draining"] == 0)
+
+
+def test_an_old_front_that_was_stopped_is_killed(server) -> None:
+    """The fault: nobody looked at it for an hour, and its clients hung."""
+    old, family = server.front, server.family()
+    os.kill(old, signal.SIGSTOP)
+    # The command goes to the front that is stopped.
+    os.kill(server.pid, signal.SIGUSR2)
+    assert wait_until(lambda: server.front != old and get(server, "/ok.php?x").text == "ok x")
+    assert wait_until(lambda: old not in still_running(family)), server.log_tail()
+    assert server.run("stop").returncode == 0 and server.process.wait(60) == 0
+
+
+@pytest.mark.parametrize("ends", ["upgrade", "reload"])
+def test_who_was_accepted_while_the_front_was_full_is_answered(hayate_command, tmp_path, ends: str) -> None:
+    """Of two listeners one takes the last place, and the other has accepted somebody already. The fault: she was cut off without a word."""
+    root, ports = site.make(tmp_path / "site"), {"port": free_port(), "other": free_port()}
+    config = f'listen = ["127.0.0.1:{{port}}", "127.0.0.1:{{other}}"]\ndrain_timeout = "20s"\n[limits]\nconnections = 2\n[[app]]\nroot = "{root}"\nworkers = 4\n'
+
+    def ask(port: int, ms: int) -> bytes:
+        answer = b""
+        with socket.create_connection(("127.0.0.1", port), timeout=60) as one:
+            one.sendall(b"GET /sleep.php?ms=%d HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n" % ms)
+            while part := one.recv(65536):
+                answer += part
+        return answer
+
+    with TlsHayate(config, ports) as server, concurrent.futures.ThreadPoolExecutor(3) as pool:
+        asked = []
+        # One place is left after the first, none after the second.
+        for port, ms in ((ports["port"], 4000), (ports["port"], 4000), (ports["other"], 0)):
+            asked.append(pool.submit(ask, port, ms))
+            time.sleep(0.5)
+        if ends == "reload":
+            server._config.write_text(server._config.read_text().replace(f', "127.0.0.1:{ports["other"]}"', ""))
+        assert server.run(ends, timeout=60).returncode == 0, server.log_tail()
+        assert [answer.result().split(b"\r\n")[0] for answer in asked] == [b"HTTP/1.1 200 OK"] * 3
 
 
 def test_a_configuration_that_is_wrong_is_refused(server) -> None:

@@ -389,8 +389,8 @@ def test_what_tls_has_of_answers_counts_by_http2_too(hayate_command, place) -> N
             one.send(h2_frame(WINDOW_UPDATE, 0, 0, (1 << 30).to_bytes(4, "big")))
             one.send(h2_frame(HEADERS, 5, 1, one.head("/huge.bin")))
         deadline = time.monotonic() + PATIENCE
-        # Of each answer 77 KB are with h2 and the front, as without TLS, and a record or so with TLS.
+        # Of each answer 77 or 78 KB are with h2 and the front, and with TLS what the socket does not take of a record or two: 4 to 14 KB were seen.
         most = 0
-        while (most := max(most, held(server) - before)) < 60 * 84_000:
+        while (most := max(most, held(server) - before)) < 60 * 79_000:
             assert time.monotonic() < deadline, f"{most} bytes count at most, {held(server) - before} now"
             time.sleep(0.1)

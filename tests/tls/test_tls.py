@@ -295,6 +295,41 @@ def test_a_certificate_changes_under_load_with_no_failed_handshake(hayate, files
         assert serial(tls) == wanted
 
 
+def test_a_changed_certificate_is_seen_after_an_upgrade_that_was_refused(hayate_command, tmp_path) -> None:
+    """The fault: who looks at the files had ended with the program before, and nobody began to look again."""
+    root, certificates = site.make(tmp_path / "site"), tmp_path / "certificates"
+    certificates.mkdir()
+    (root / "broken.php").write_text("<?php throw new RuntimeException('it does not boot');")
+    self_signed(certificates, "one", ["a.example"])
+    config = f"""
+listen = ["127.0.0.1:{{port}}", {{ address = "127.0.0.1:{{tls}}", tls = true }}]
+[tls]
+certificates = [{{ certificate = "{certificates}/one.pem", key = "{certificates}/one.key" }}]
+[[app]]
+root = "{root}"
+workers = 1
+"""
+    loose = ssl.create_default_context()
+    loose.check_hostname, loose.verify_mode = False, ssl.CERT_NONE
+    ports = {name: free_port() for name in ("port", "tls")}
+    with TlsHayate(config, ports) as running:
+        text = running._config.read_text()
+        running._config.write_text(text + 'worker = "broken.php"\n')
+        done = running.run("upgrade", timeout=60)
+        assert done.returncode == 1 and "it does not boot" in done.stderr, done
+        running._config.write_text(text)
+        new, key = self_signed(certificates, "next", ["a.example"])
+        key.replace(certificates / "one.key")
+        new.replace(certificates / "one.pem")
+        wanted = ssl.PEM_cert_to_DER_cert((certificates / "one.pem").read_text())
+
+        def served() -> bool:
+            with connect(ports["tls"], "a.example", loose) as tls:
+                return serial(tls) == wanted
+
+        wait_for(served)
+
+
 @pytest.mark.parametrize("broken", ["cut short", "another's key", "gone"])
 def test_a_front_that_starts_again_has_the_certificate_that_was_good_last(hayate, files, broken: str) -> None:
     """The fault: the master had handed the broken one on and kept it, so that a front that had no other had none."""

@@ -17,12 +17,12 @@ use hayate_panics::{PAUSE, caught};
 use rustix::io::Errno;
 use tokio::{
     sync::{Notify, watch},
-    task::AbortHandle,
+    task::{AbortHandle, spawn_local},
     time::MissedTickBehavior,
 };
 
 use crate::{
-    Front, Listener, Stage,
+    Front, ListenAddr, Listener, Stage,
     by_address::TooMany,
     connection::{Accepted, Connection, Peer, Stream},
     crowd::{One, Rank},
@@ -205,28 +205,44 @@ impl Thread {
                 _ = shutdown.wait_for(|stop| *stop) => return,
             };
             match accepted {
-                Ok((stream, mut peer, admitted)) => {
-                    let snapshot = self.snapshot();
-                    let port = addr.as_ref().and_then(|addr| snapshot.settings.ports.get(&**addr).copied());
-                    match self.front.place_for(&snapshot.settings, peer.ip) {
-                        Ok(place) => peer.place = place,
-                        // It is closed by being dropped.
-                        Err(TooMany) => continue,
-                    }
-                    self.place(
-                        stream,
-                        Accepted {
-                            peer,
-                            port: port.unwrap_or_default(),
-                            at: addr.clone(),
-                            listed: port.is_some(),
-                        },
-                        admitted,
-                    );
+                Ok((stream, peer)) => {
+                    // Another listener may have been faster; then this one connection waits here instead of in the backlog.
+                    let admitted = tokio::select! {
+                        admitted = self.front.admit() => admitted,
+                        _ = shutdown.wait_for(|stop| *stop) => {
+                            // It is this front's, whatever becomes of the listener.
+                            let (thread, addr) = (Rc::clone(self), addr.clone());
+                            spawn_local(async move {
+                                let admitted = thread.front.admit().await;
+                                thread.take_in(stream, peer, addr, admitted);
+                            });
+                            return;
+                        }
+                    };
+                    self.take_in(stream, peer, addr.clone(), admitted);
                 }
                 Err(error) => self.refrain(&error).await,
             }
         }
+    }
+
+    /// Serves a connection that was accepted at an address, unless its client has too many.
+    fn take_in(
+        self: &Rc<Self>,
+        stream: Stream,
+        mut peer: Peer,
+        addr: Option<Arc<ListenAddr>>,
+        admitted: Admitted,
+    ) {
+        let snapshot = self.snapshot();
+        let port = addr.as_ref().and_then(|addr| snapshot.settings.ports.get(&**addr).copied());
+        match self.front.place_for(&snapshot.settings, peer.ip) {
+            Ok(place) => peer.place = place,
+            // It is closed by being dropped.
+            Err(TooMany) => return,
+        }
+        let accepted = Accepted { peer, port: port.unwrap_or_default(), at: addr, listed: port.is_some() };
+        self.place(stream, accepted, admitted);
     }
 
     /// After an `accept()` that failed. Whoever has connected still waits in the socket's queue, so to ask again at once would be to ask for ever.
@@ -262,12 +278,9 @@ impl Thread {
         tokio::time::sleep(BREATH).await;
     }
 
-    async fn accept_one(&self, listener: &Listener) -> io::Result<(Stream, Peer, Admitted)> {
+    async fn accept_one(&self, listener: &Listener) -> io::Result<(Stream, Peer)> {
         self.front.has_room().await;
-        let (stream, peer) = accept(listener).await?;
-        // Another listener may have been faster; then this one connection waits here instead of in the backlog.
-        let admitted = self.front.admit().await;
-        Ok((stream, peer, admitted))
+        accept(listener).await
     }
 
     /// Serves a connection here, or has a thread do it that has clearly fewer.
@@ -315,7 +328,7 @@ impl Thread {
         }
         let open = Open(Rc::clone(&connection), counted);
         let served = Rc::clone(&connection).serve(stream);
-        let task = tokio::task::spawn_local(async move {
+        let task = spawn_local(async move {
             // Dropped after the connection, which may have a last word.
             let _open = (open, by_quic);
             let mut served = std::pin::pin!(served);

@@ -407,7 +407,7 @@ async fn samples(
     // The socket stands in for the proxy, if there is one: what it forwards is believed.
     let alone = Plan { apps: vec![app.clone()], trust_unix: true, ..plan.clone() };
     let (orders, _) = mpsc::unbounded_channel();
-    let server = Server::new(&alone, AccessLog::off(), orders, std::process::id(), NO_QUIC)?;
+    let server = Server::new(&alone, AccessLog::off(), orders, std::process::id(), NO_QUIC, false)?;
     server.install(&alone, AccessLog::off(), vec![Arc::clone(generation)], Vec::new());
     let socket = dir.join("http");
     let listener = Listener::bind(&ListenAddr::Unix(socket.clone()))?;

@@ -154,8 +154,15 @@ async fn serve_for(
         }
     };
     let (orders, mut receiver) = mpsc::unbounded_channel();
-    let server = Server::new(&plan, access_log.clone(), orders, beginning.master, beginning.secret.clone())
-        .map_err(|error| anyhow!(not_started(&error)))?;
+    let server = Server::new(
+        &plan,
+        access_log.clone(),
+        orders,
+        beginning.master,
+        beginning.secret.clone(),
+        beginning.successor || beginning.again,
+    )
+    .map_err(|error| anyhow!(not_started(&error)))?;
     let mut threads = Threads::start(&server.front, hub)
         .map_err(|error| anyhow!("cannot start the front's threads: {}", not_started(&error)))?;
     tokio::spawn(end_with(threads.died()));
@@ -255,6 +262,7 @@ async fn serve_for(
             }
             () = master.alone() => {
                 alone = true;
+                server.is_alone();
                 listeners.open_quic();
                 continue;
             }

@@ -3,7 +3,10 @@
 use std::{
     collections::BTreeMap,
     io,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
     time::{Duration, Instant},
 };
 
@@ -45,6 +48,8 @@ pub struct Server {
     running: Mutex<Running>,
     started: Instant,
     master: u32,
+    /// Another front may still finish requests.
+    others: AtomicBool,
     /// What all fronts of this server derive keys of QUIC from.
     secret: Secret,
     /// What the front is to know of TLS.
@@ -73,15 +78,28 @@ impl Running {
     /// name, answers to the same hosts and path, or runs the same files.
     fn successor_of(&self, before: &App) -> Option<&Arc<Generation>> {
         let apps: Vec<&App> = self.plan.with_php().collect();
-        // What ran scripts beside an application runs them again, if there are any.
-        let alike = |app: &App| app.beside.is_some() == before.beside.is_some();
-        let find = |is: &dyn Fn(&App) -> bool| {
-            let found = apps.iter().position(|app| alike(app) && is(app));
-            found.or_else(|| apps.iter().position(|app| app.beside.is_none() && is(app)))
+        // Names of what runs scripts beside applications are made up, and may be those of other applications.
+        let find = |name: Option<&str>, is: &dyn Fn(&App) -> bool| {
+            let named = |app: &App| app.beside.is_none() && name == Some(&app.spec.name);
+            apps.iter()
+                .position(|app| named(app) && is(app))
+                .or_else(|| {
+                    apps.iter()
+                        .position(|app| is(app) && app.hosts == before.hosts && app.path == before.path)
+                })
+                .or_else(|| {
+                    apps.iter().position(|app| is(app) && app.spec.document_root == before.spec.document_root)
+                })
         };
-        let found = find(&|app| app.spec.name == before.spec.name)
-            .or_else(|| find(&|app| app.hosts == before.hosts && app.path == before.path))
-            .or_else(|| find(&|app| app.spec.document_root == before.spec.document_root));
+        let found = match &before.beside {
+            None => find(Some(&before.spec.name), &|app| app.beside.is_none()),
+            // If there are none any more, the application answers.
+            Some(of) => apps
+                .iter()
+                .position(|app| app.beside.as_ref() == Some(of))
+                .or_else(|| find(None, &|app| app.beside.is_some()))
+                .or_else(|| find(Some(of), &|app| app.beside.is_none())),
+        };
         self.apps.get(found?)
     }
 
@@ -169,7 +187,7 @@ pub struct ServerStatus {
     static_sites: Vec<StaticSite>,
     /// Applications that could not even be tried.
     failed: Vec<FailedApp>,
-    /// Generations that were replaced and still finish requests.
+    /// Generations that were replaced and still finish requests; all those of other fronts count as one.
     draining: usize,
 }
 
@@ -249,13 +267,14 @@ fn settings(plan: &Plan, access_log: AccessLog, tls: Option<hayate_front::Tls>) 
 }
 
 impl Server {
-    /// Serves nothing yet. `master` is the master's process.
+    /// Serves nothing yet. `master` is the master's process; `others`: another front may still finish requests.
     pub fn new(
         plan: &Plan,
         access_log: AccessLog,
         orders: mpsc::UnboundedSender<Order>,
         master: u32,
         secret: Secret,
+        others: bool,
     ) -> io::Result<Arc<Server>> {
         let metrics = Metrics::new();
         let disk = Disk::start(machine::threads_for_files())?;
@@ -279,10 +298,16 @@ impl Server {
             running: Mutex::new(running),
             started: Instant::now(),
             master,
+            others: AtomicBool::new(others),
             secret,
             tls: Mutex::default(),
             certificates: tokio::sync::Mutex::default(),
         }))
+    }
+
+    /// No other front is left.
+    pub fn is_alone(&self) {
+        self.others.store(false, Relaxed);
     }
 
     fn running(&self) -> MutexGuard<'_, Running> {
@@ -523,7 +548,7 @@ impl Server {
             apps,
             static_sites: static_sites.map(site).collect(),
             failed: running.plan.apps.iter().filter_map(failed).collect(),
-            draining: running.draining.len(),
+            draining: running.draining.len() + usize::from(self.others.load(Relaxed)),
         }
     }
 

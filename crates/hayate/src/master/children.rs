@@ -249,7 +249,7 @@ impl Front {
             Beat::Silent if is_traced(self.pid()) => {}
             Beat::Silent => {
                 let what = if stopped { "was stopped by a signal" } else { "gives no sign of life" };
-                tracing::error!(pid = self.pid(), "the front {what}; it is killed, another takes its place");
+                tracing::error!(pid = self.pid(), "the front {what}; it is killed");
                 self.kill();
             }
         }

@@ -16,15 +16,18 @@ use rustix::{
     fs::{MemfdFlags, memfd_create},
     io::{FdFlags, fcntl_setfd},
 };
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use super::{activation, program::Program, sockets::Numbers};
 use crate::plan::Plan;
 
-/// To be raised with every change of [`State`], the plan or the wire that an old front or a new program would misread.
-pub const FORMAT: u32 = 5;
+/// To be raised with every change of [`State`], the plan or the wire that an old front or a new program would misread. What a new program cannot
+/// read at all is seen without it: [`try_state`].
+pub const FORMAT: u32 = 6;
 /// Names the descriptor of the state.
 pub const VARIABLE: &str = "HAYATE_HANDOVER";
+/// Names the descriptor of a state that is only to be read, before anything depends on it.
+pub const TRIAL: &str = "HAYATE_HANDOVER_TRIAL";
 
 /// What a master leaves to the one that takes its place.
 #[derive(Serialize, Deserialize)]
@@ -71,8 +74,7 @@ fn keep_open(descriptors: &[RawFd], keep: bool) -> io::Result<()> {
 /// Becomes `program`. Returns only when that is not possible; then everything is as before.
 pub fn become_program(program: &Path, name: &OsString, args: &[OsString], state: &State) -> io::Error {
     let attempt = || {
-        let mut file = File::from(memfd_create("hayate-handover", MemfdFlags::CLOEXEC)?);
-        file.write_all(&serde_json::to_vec(state)?)?;
+        let file = written(state)?;
         let mut descriptors = state.descriptors();
         descriptors.push(file.as_raw_fd());
         let mut arguments = vec![name.as_os_str(), "serve".as_ref()];
@@ -88,16 +90,41 @@ pub fn become_program(program: &Path, name: &OsString, args: &[OsString], state:
     attempt().err().unwrap_or_else(|| io::ErrorKind::Other.into())
 }
 
+/// The state as a file without a name.
+pub fn written(state: &State) -> io::Result<File> {
+    let mut file = File::from(memfd_create("hayate-handover", MemfdFlags::CLOEXEC)?);
+    file.write_all(&serde_json::to_vec(state)?)?;
+    Ok(file)
+}
+
+/// Sees whether this program can read what the master that has started it would leave. Once it has taken that one's place it is too late: an error
+/// then is the server's end.
+pub fn try_state() -> Result<(), String> {
+    match read::<State>(TRIAL) {
+        Ok(_) => Ok(()),
+        Err(error) => Err(format!(
+            "the installed program cannot take over from the one that runs, of which it does not understand {error:#}; restart"
+        )),
+    }
+}
+
 /// What a master before this one has left; `None`: there was none.
 pub fn take() -> Result<Option<State>> {
-    let Some(number) = std::env::var_os(VARIABLE) else { return Ok(None) };
-    let number: RawFd =
-        number.to_str().and_then(|text| text.parse().ok()).context("HAYATE_HANDOVER is no number")?;
-    let mut file = File::from(own(number).context("HAYATE_HANDOVER names no open file")?);
+    read(VARIABLE).context("what the master before left")
+}
+
+/// What lies in the file whose descriptor a variable names; `None`: it is not set.
+fn read<T: DeserializeOwned>(variable: &str) -> Result<Option<T>> {
+    let Some(number) = std::env::var_os(variable) else { return Ok(None) };
+    let number: RawFd = number
+        .to_str()
+        .and_then(|text| text.parse().ok())
+        .with_context(|| format!("{variable}, which is no number"))?;
+    let mut file = File::from(own(number).with_context(|| format!("{variable}, which names no open file"))?);
     let mut text = String::new();
     file.rewind()?;
     file.read_to_string(&mut text)?;
-    Ok(Some(serde_json::from_str(&text).context("what the master before left")?))
+    Ok(Some(serde_json::from_str(&text)?))
 }
 
 /// Takes over a descriptor that was kept open for this program.

@@ -24,7 +24,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     children::hear_signals,
-    handover::{FORMAT, VARIABLE},
+    handover::{self, FORMAT, TRIAL, VARIABLE},
     program::Program,
 };
 use crate::{
@@ -35,6 +35,8 @@ use crate::{
 
 /// Where the child writes what it has read.
 const OUTCOME: i32 = 3;
+/// Where it finds the state that it would be left, if it is to take over.
+const STATE: i32 = 4;
 /// Tells the child of a server that serves the number of its fronts' user; empty: they have none of their own.
 const FRONT_USER: &str = "HAYATE_FRONT_USER";
 
@@ -63,7 +65,7 @@ pub fn run(args: &ServeArgs, strictness: Strictness) -> ExitCode {
     // Until there is an outcome, the file says what is being read. Without it the master knows less.
     let mut report = |what: &str| drop(write_anew(&mut file, what.as_bytes()));
     let plan = Plan::load_as(args, strictness, &mut report).map_err(|error| error.to_string());
-    let outcome = plan.and_then(|plan| {
+    let outcome = handover::try_state().and(plan).and_then(|plan| {
         if let Some(tls) = &plan.tls {
             let user = match std::env::var(FRONT_USER) {
                 Ok(kept) => kept.parse().ok(),
@@ -128,12 +130,14 @@ pub struct Loading {
 }
 
 impl Loading {
-    /// Has a program read what these arguments of `serve` name. `front_user`: whom the fronts of a server that serves become.
+    /// Has a program read what these arguments of `serve` name. `front_user`: whom the fronts of a server that serves become. `state`: what the program
+    /// is to be left, for it to see whether it can read that.
     pub fn start(
         program: &Path,
         args: &[OsString],
         purpose: Purpose,
         front_user: Option<&Identity>,
+        state: Option<File>,
     ) -> io::Result<Loading> {
         let file = File::from(memfd_create("hayate-plan", MemfdFlags::CLOEXEC)?);
         let (how, kept) = match purpose {
@@ -142,12 +146,16 @@ impl Loading {
         };
         let mut arguments: Vec<&OsStr> = vec![program.as_os_str(), how.as_ref()];
         arguments.extend(args.iter().map(OsString::as_os_str));
-        let without = ["NOTIFY_SOCKET", VARIABLE, FRONT_USER];
-        let with: Vec<_> = kept.map(|user| (FRONT_USER, user.into())).into_iter().collect();
+        let without = ["NOTIFY_SOCKET", VARIABLE, TRIAL, FRONT_USER];
+        let user = kept.map(|user| (FRONT_USER, user.into()));
+        let trial = state.is_some().then(|| (TRIAL, STATE.to_string().into()));
+        let with: Vec<_> = user.into_iter().chain(trial).collect();
         let becomes = Program::new(program, &arguments, &without, &with)?;
         let mut command = Command::new(program);
-        let mapping = FdMapping { parent_fd: file.as_fd().try_clone_to_owned()?, child_fd: OUTCOME };
-        command.fd_mappings(vec![mapping]).map_err(io::Error::other)?;
+        let mut mappings =
+            vec![FdMapping { parent_fd: file.as_fd().try_clone_to_owned()?, child_fd: OUTCOME }];
+        mappings.extend(state.map(|state| FdMapping { parent_fd: state.into(), child_fd: STATE }));
+        command.fd_mappings(mappings).map_err(io::Error::other)?;
         // SAFETY: system calls only.
         unsafe {
             command.pre_exec(move || {
@@ -259,7 +267,7 @@ mod tests {
         let reader = dir.path().join("reader");
         fs::write(&reader, "#!/bin/sh\nprintf \"application 'a'\" >&3\nexec sleep 60\n").unwrap();
         fs::set_permissions(&reader, fs::Permissions::from_mode(0o755)).unwrap();
-        let loading = Loading::start(&reader, &[], Purpose::Reload(1), None).unwrap();
+        let loading = Loading::start(&reader, &[], Purpose::Reload(1), None, None).unwrap();
         assert!(loading.due() > Instant::now(), "it is not late yet");
         while loading.file.metadata().unwrap().len() == 0 {
             thread::yield_now();

@@ -201,7 +201,7 @@ impl Master {
                 master.handed_in = activation::take()?;
                 // This program is known by its name there.
                 anyhow::ensure!(Path::new("/proc/self/fd").is_dir(), NO_PROC);
-                let loading = Loading::start(PROGRAM.as_ref(), &master.args, Purpose::Start, None);
+                let loading = Loading::start(PROGRAM.as_ref(), &master.args, Purpose::Start, None, None);
                 master.loading =
                     Some(loading.context("cannot start the process that reads the configuration")?);
             }
@@ -232,6 +232,8 @@ impl Master {
         self.last_front = number;
         self.zygotes = Zygotes::of(state.zygotes);
         self.served = true;
+        // The thread that did so has ended with the program before.
+        self.watch_keys();
         tracing::info!(version = env!("CARGO_PKG_VERSION"), "the master is this program now");
         Ok(Purpose::Successor(state.request))
     }
@@ -288,17 +290,15 @@ impl Master {
         self.front.iter().chain(next).chain(self.retired.iter().map(|(front, _)| front))
     }
 
-    /// Those of which signs of life are asked. One that ends has its own time to do so.
+    /// Those of which signs of life are asked: all, until the server's end, which has a time of its own.
     fn watched(&self) -> impl Iterator<Item = &Front> {
         let goes_on = self.end_by.is_none();
-        let all = self.front.iter().chain(self.next.iter().map(|next| &next.front));
-        all.filter(move |front| goes_on && front.is_watched())
+        self.fronts().filter(move |front| goes_on && front.is_watched())
     }
 
     fn watched_mut(&mut self) -> impl Iterator<Item = &mut Front> {
         let goes_on = self.end_by.is_none();
-        let all = self.front.iter_mut().chain(self.next.iter_mut().map(|next| &mut next.front));
-        all.filter(move |front| goes_on && front.is_watched())
+        self.fronts_mut().filter(move |front| goes_on && front.is_watched())
     }
 
     fn fronts_mut(&mut self) -> impl Iterator<Item = &mut Front> {

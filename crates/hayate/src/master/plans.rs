@@ -69,11 +69,18 @@ impl Master {
             // What waits for them would be lost.
             return self.answer_upgrade(request, Some("a front does not listen to the master".into()));
         }
+        let state = self.state(front, plan, request);
+        let error = handover::become_program(&self.program, &self.name, &self.args, &state);
+        self.answer_upgrade(request, Some(format!("cannot run {}: {error}", self.program.display())));
+    }
+
+    /// What a program that takes over from this one is left.
+    fn state(&self, front: &Front, plan: &Plan, request: u64) -> State {
         let now = Instant::now();
         let handed = |front: &Front| (front.number, front.pid(), front.wire.as_raw_fd());
         let retired = self.retired.iter();
         let others = self.plans.iter().filter(|(number, _)| **number != self.adopted);
-        let state = State {
+        State {
             sockets: self.sockets.numbers(),
             plan: plan.clone(),
             others: others.map(|(number, plan)| (*number, plan.clone())).collect(),
@@ -84,9 +91,7 @@ impl Master {
             retired: retired.map(|(front, by)| (handed(front), by.saturating_duration_since(now))).collect(),
             zygotes: self.zygotes.list(),
             request,
-        };
-        let error = handover::become_program(&self.program, &self.name, &self.args, &state);
-        self.answer_upgrade(request, Some(format!("cannot run {}: {error}", self.program.display())));
+        }
     }
 
     pub(super) fn answer_upgrade(&mut self, request: u64, refused: Option<String>) {
@@ -140,7 +145,15 @@ impl Master {
             Purpose::Upgrade(_) => self.program.clone(),
             _ => PathBuf::from(PROGRAM),
         };
-        match Loading::start(&program, &self.args, purpose, self.front_user.as_ref()) {
+        let state = match (purpose, &self.front, self.plans.get(&self.adopted)) {
+            (Purpose::Upgrade(request), Some(front), Some(plan)) => {
+                handover::written(&self.state(front, plan, request)).map(Some)
+            }
+            _ => Ok(None),
+        };
+        let started = state
+            .and_then(|state| Loading::start(&program, &self.args, purpose, self.front_user.as_ref(), state));
+        match started {
             Ok(loading) => self.loading = Some(loading),
             Err(error) => {
                 self.refuse_for(purpose, format!("cannot run {}: {}", program.display(), not_started(&error)))

@@ -300,6 +300,7 @@ impl Plan {
         let mut apps = Vec::with_capacity(file.app.len());
         let mut failures = Vec::new();
         let until = Instant::now() + scripts::PATIENCE;
+        let all = file.app.len();
         for (i, app) in file.app.into_iter().enumerate() {
             let resolver = AppResolver {
                 source,
@@ -323,7 +324,10 @@ impl Plan {
                 (resolved, _) => {
                     let mut app = resolved?;
                     if app.recognised.is_some() && by_itself {
-                        app.find_scripts(until);
+                        // Each has its share of what is left, whatever lies below another's document root.
+                        let (now, others) =
+                            (Instant::now(), u32::try_from(all.saturating_sub(i)).unwrap_or(u32::MAX));
+                        app.find_scripts(now + until.saturating_duration_since(now) / others.max(1));
                     }
                     app.fill_visits(&listen, trust_unix || !trusted_proxies.is_empty());
                     app

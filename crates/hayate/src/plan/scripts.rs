@@ -23,6 +23,8 @@ use super::{App, FrontController};
 const LEVELS: usize = 12;
 const ENTRIES: usize = 200_000;
 const MOST: usize = 20_000;
+/// Bytes of their names: several plans are remembered, and handed from process to process.
+const NAMES: usize = 1 << 20;
 /// How long disks that are slow are looked at, for all applications: the master waits for a plan no longer than a minute.
 pub(super) const PATIENCE: Duration = Duration::from_secs(20);
 /// What is the application's: its front controller, and what Octane puts beside it for FrankenPHP to start.
@@ -105,8 +107,8 @@ impl App {
     pub fn unseen_scripts(&self) -> Option<String> {
         self.scripts.as_ref().filter(|scripts| scripts.unseen)?;
         Some(format!(
-            "not all that lies below {} was looked at (more than {LEVELS} levels, {ENTRIES} entries or {MOST} scripts, a directory that cannot be \
-             listed, a name that is no UTF-8, a disk that is slow): PHP scripts there do not run, the application answers for them. Serve a directory \
+            "not all that lies below {} was looked at (more than {LEVELS} levels, {ENTRIES} entries, {MOST} scripts or 1 MB of \
+             their names, a directory that cannot be listed, a link to one above it, a name that is no UTF-8, a disk that is slow): PHP scripts there do not run, the application answers for them. Serve a directory \
              of scripts by an [[app]] of its own (path = \"/blog\"), or all as php-fpm would: mode = \"classic\" (--mode classic)",
             self.spec.document_root.display()
         ))
@@ -129,6 +131,7 @@ struct Above {
 /// The scripts below a document root that the front finds by their names: it follows links, and knows neither what is hidden nor what is denied.
 fn look(root: &Path, deny: &[String], hidden: &Hidden, mut left: usize, until: Instant) -> Scripts {
     let mut found = Scripts::default();
+    let mut named = 0_usize;
     let mut directories = VecDeque::from([Directory { path: String::new(), level: 0, within: None }]);
     // What lies high is found, however much lies deep.
     'all: while let Some(Directory { path, level, within }) = directories.pop_front() {
@@ -139,6 +142,8 @@ fn look(root: &Path, deny: &[String], hidden: &Hidden, mut left: usize, until: I
         while let Some(one) = above.filter(|one| one.id != id) {
             above = one.within.as_deref();
         }
+        // Below a link that leads back there are all scripts once more.
+        found.unseen |= above.is_some();
         if above.is_some() || is_composers(&at) {
             continue;
         }
@@ -148,7 +153,8 @@ fn look(root: &Path, deny: &[String], hidden: &Hidden, mut left: usize, until: I
             continue;
         };
         for entry in entries.flatten() {
-            if left == 0 || found.paths.len() >= MOST || left.is_multiple_of(256) && Instant::now() > until {
+            let full = left == 0 || found.paths.len() >= MOST || named > NAMES;
+            if full || left.is_multiple_of(256) && Instant::now() > until {
                 found.unseen = true;
                 break 'all;
             }
@@ -178,6 +184,7 @@ fn look(root: &Path, deny: &[String], hidden: &Hidden, mut left: usize, until: I
             } else if is_dir {
                 found.unseen = true;
             } else if is_file && is_script && !hidden.hides(path.as_bytes()) {
+                named = named.saturating_add(path.len());
                 found.paths.push(path);
             }
         }
@@ -230,7 +237,6 @@ mod tests {
             fs::write(path, "<?php").unwrap();
         }
         symlink("../storage", root.join("storage")).unwrap();
-        symlink("..", root.join("sub/back")).unwrap();
         symlink("nowhere.php", root.join("broken.php")).unwrap();
         symlink("legacy.php", root.join("link.php")).unwrap();
         fs::create_dir(root.join("dir.php")).unwrap();
@@ -249,8 +255,21 @@ mod tests {
             "/sub/index.php",
         ];
         assert_eq!((found.paths, found.unseen), (want.map(String::from).to_vec(), false));
+        symlink("..", root.join("sub/back")).unwrap();
+        assert!(look(&root, &[], &hidden, ENTRIES, soon()).unseen);
+        fs::remove_file(root.join("sub/back")).unwrap();
         assert!(look(&root, &[], &hidden, 5, soon()).unseen);
         assert!(look(&root, &[], &hidden, 256, Instant::now()).unseen);
+    }
+
+    #[test]
+    fn names_are_limited_in_all() {
+        let dir = tempfile::tempdir().unwrap();
+        for number in 0..5_000 {
+            fs::write(dir.path().join(format!("{number:0>240}.php")), "").unwrap();
+        }
+        let found = look(dir.path(), &[], &Hidden::default(), ENTRIES, soon());
+        assert!(found.unseen && (NAMES..NAMES + 300).contains(&found.paths.iter().map(String::len).sum()));
     }
 
     #[test]
