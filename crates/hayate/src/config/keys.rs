@@ -158,7 +158,7 @@ pub struct Limits {
     /// Bytes a second that a client has to send of a body; it may be behind by as long as `body_timeout`, and what came quickly before is no credit. If a worker waits for the body (not of a POST) and others wait for a worker: over any three seconds. If three quarters of `temp_size` are used, and the client's temporary files hold no less than the mean of all clients': over any ten seconds, and at least a 600th of what it has sent. `0`: no such rule. Default: `500`.
     #[schemars(with = "Option<String>")]
     pub body_rate: Option<Size>,
-    /// While the client takes nothing of the answer. Default: `60s`.
+    /// While the kernel takes nothing more of the answer, since the client takes nothing, or less than frees a part of the kernel's buffer in that time. Default: `60s`.
     #[schemars(with = "Option<String>")]
     pub write_timeout: Option<Time>,
     /// Bytes a second that a client has to take of an answer, once it takes less than there is: it may fall behind by what `write_timeout` gives, then its connection (of HTTP/2 and 3 its stream) is cut. `0`: no such rule. Default: `500`.

@@ -5,7 +5,7 @@ use std::{io, os::fd::OwnedFd, process::ExitStatus, time::Instant};
 use hayate_pool::Files;
 
 use super::{
-    GRACE_AT_ONCE, GROWN_UP, Master, Next, PAUSES, STOPPING,
+    GRACE_AT_ONCE, GROWN_UP, LEAVING, Master, Next, PAUSES, STOPPING,
     children::Front,
     load::Purpose,
     notify,
@@ -55,7 +55,12 @@ impl Master {
         });
         match started {
             Ok((plan, front)) => self.next = Some(Next { front, plan, request }),
-            Err(why) => self.answer_upgrade(request, Some(why)),
+            Err(why) => {
+                // Nobody is going to serve it, nor to accept at addresses that it alone has.
+                self.plans.retain(|number, _| *number <= self.adopted);
+                self.close_unwanted();
+                self.answer_upgrade(request, Some(why));
+            }
         }
     }
 
@@ -70,7 +75,8 @@ impl Master {
         self.answer_upgrade(next.request, None);
         if let Some(mut old) = self.front.replace(next.front) {
             old.say(ToFront::Replaced, Vec::new());
-            let by = Instant::now().checked_add(self.time_to_finish());
+            // It lets go of connections that idle first, and cuts off by itself what is left at the end.
+            let by = Instant::now().checked_add(self.time_to_finish().saturating_add(LEAVING));
             self.retired.push((old, by.unwrap_or_else(Instant::now)));
         }
         self.close_unwanted();
@@ -92,7 +98,11 @@ impl Master {
         let Some(front) = self.front.take() else { return };
         // Nobody is left who wants what it had asked for.
         if let Some(loading) = self.loading.take() {
+            let purpose = loading.purpose;
             loading.give_up();
+            if let Purpose::Upgrade(request) | Purpose::Successor(request) = purpose {
+                self.answer_upgrade(request, Some("the front that served has ended; try again".into()));
+            }
         }
         let next = self.next.as_ref().map(|next| next.plan);
         self.plans.retain(|number, _| *number <= self.adopted || Some(*number) == next);

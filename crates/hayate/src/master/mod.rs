@@ -81,6 +81,8 @@ const PLANS: usize = 16;
 const GRACE: Duration = Duration::from_secs(10);
 /// The same after a second signal.
 const GRACE_AT_ONCE: Duration = Duration::from_secs(5);
+/// How long one that was replaced keeps connections that idle before its time to finish begins; more than it takes itself.
+const LEAVING: Duration = Duration::from_secs(15);
 /// How long zygotes whose front is gone may go on at most: they end by themselves.
 const ORPHANS: Duration = Duration::from_secs(3600);
 /// Pauses before a front is started again grow from the first to the second as long as fronts die young.

@@ -180,7 +180,12 @@ impl Master {
         plan.keep_front(self.front_user.as_ref());
         self.sockets.bind(&plan.listen).map_err(|error| error.to_string())?;
         let gather = || Ok::<_, io::Error>((load::sealed(&plan)?, self.sockets.of(&plan.listen)?));
-        let (file, sockets) = gather().map_err(|error| error.to_string())?;
+        let gathered = gather();
+        if gathered.is_err() {
+            // Addresses that it alone has.
+            self.close_unwanted();
+        }
+        let (file, sockets) = gathered.map_err(|error| error.to_string())?;
         self.last_plan += 1;
         let number = self.last_plan;
         self.plans.insert(number, plan);
