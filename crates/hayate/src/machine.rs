@@ -17,9 +17,11 @@ const MASTER_AND_FRONT: u64 = 4;
 /// Threads and processes that come and go: for /proc and scrapes, for passwords and certificates, what reads the configuration, `hayate status`.
 const PASSING: u64 = 8;
 
-/// Processors that the server may use: by affinity, and by the quota of its cgroup.
+/// Processors that the server may use: by affinity, and by the quota of its cgroup and those above it.
 pub fn processors() -> u32 {
-    thread::available_parallelism().map_or(1, |n| u32::try_from(n.get()).unwrap_or(u32::MAX))
+    let count = |many: u64| u32::try_from(many).unwrap_or(u32::MAX);
+    let here = thread::available_parallelism().map_or(1, |n| count(n.get() as u64));
+    cgroup::processors().map_or(here, |quota| here.min(count(quota)))
 }
 
 /// The least limit of memory of this process' cgroup and those above it, in bytes, as far as they can be seen from here.

@@ -14,6 +14,11 @@ pub fn memory() -> Option<u64> {
     least_memory(&own()?, Path::new(MOUNTED))
 }
 
+/// How many processors' time the least quota gives, rounded down; one at least.
+pub fn processors() -> Option<u64> {
+    least_processors(&own()?, Path::new(MOUNTED))
+}
+
 /// The least limit of processes, of which each thread is one.
 pub fn processes() -> Option<u64> {
     least_processes(&own()?, Path::new(MOUNTED))
@@ -46,11 +51,29 @@ fn own() -> Option<String> {
 }
 
 fn least_memory(own: &str, mounted: &Path) -> Option<u64> {
-    let limits = groups(own, mounted, "memory").into_iter().filter_map(|(group, version)| {
-        number(&group.join(if version == 2 { "memory.max" } else { "memory.limit_in_bytes" }))
+    // Above the one that is high processes are made to wait while their memory is taken back, which serves nobody.
+    let limits = groups(own, mounted, "memory").into_iter().flat_map(|(group, version)| {
+        let files: &[&str] =
+            if version == 2 { &["memory.max", "memory.high"] } else { &["memory.limit_in_bytes"] };
+        files.iter().filter_map(move |file| number(&group.join(file)))
     });
     // Version 1 writes a number for no limit, the highest multiple of a page's size.
     limits.min().filter(|limit| *limit < 1 << 60)
+}
+
+/// As the standard library does it, and also where the path is the host's and the mount only the container's part.
+fn least_processors(own: &str, mounted: &Path) -> Option<u64> {
+    let quotas = groups(own, mounted, "cpu").into_iter().filter_map(|(group, version)| {
+        let (quota, period) = if version == 2 {
+            let both = fs::read_to_string(group.join("cpu.max")).ok()?;
+            let (quota, period) = both.trim().split_once(' ')?;
+            (quota.parse::<u64>().ok()?, period.parse().ok()?)
+        } else {
+            (number(&group.join("cpu.cfs_quota_us"))?, number(&group.join("cpu.cfs_period_us"))?)
+        };
+        quota.checked_div(period)
+    });
+    quotas.min().map(|processors| processors.max(1))
 }
 
 fn least_processes(own: &str, mounted: &Path) -> Option<u64> {
@@ -115,6 +138,13 @@ mod tests {
             ("pod/memory.max", "536870912\n"),
             ("pod/c/memory.max", "1073741824\n"),
             ("pod/c/d/memory.max", "max\n"),
+            ("pod/c/d/memory.high", "max\n"),
+            ("high/memory.max", "1073741824\n"),
+            ("high/memory.high", "268435456\n"),
+            ("pod/cpu.max", "250000 100000\n"),
+            ("pod/c/cpu.max", "max 100000\n"),
+            ("other/cpu.max", "5000 10000\n"),
+            ("other/none/cpu.max", "5 0\n"),
             ("other/memory.max", "1\n"),
             ("pod/pids.max", "100\n"),
             ("pod/pids.current", "99\n"),
@@ -123,6 +153,10 @@ mod tests {
         ]);
         assert_eq!(least_memory("0::/pod/c/d\n", v2.path()), Some(512 << 20));
         assert_eq!(least_memory("0::/pod\n", v2.path()), Some(512 << 20));
+        assert_eq!(least_memory("0::/high\n", v2.path()), Some(256 << 20));
+        assert_eq!(least_processors("0::/pod/c\n", v2.path()), Some(2));
+        assert_eq!(least_processors("0::/other/none\n", v2.path()), Some(1));
+        assert_eq!(least_processors("0::/high\n", v2.path()), None);
         assert_eq!(least_memory("0::/\n", v2.path()), None);
         assert_eq!(least_memory("0::/../../pod\n", v2.path()), Some(512 << 20));
         assert_eq!(least_processes("0::/pod/c/d\n", v2.path()), Some(100));
@@ -132,21 +166,41 @@ mod tests {
         assert_eq!(tightest("0::/other\n", v2.path()), None);
         for broken in ["", "0", "0:", "::", "x:y:z", "0::", "0::pod\0"] {
             let _ = (least_memory(broken, v2.path()), tightest(broken, v2.path()));
+            let _ = least_processors(broken, v2.path());
         }
     }
 
     #[test]
     fn a_container_sees_its_own_group_as_the_root() {
-        let v2 = cgroups(&[("memory.max", "268435456\n"), ("pids.max", "64\n"), ("pids.current", "64\n")]);
+        let v2 = cgroups(&[
+            ("memory.max", "268435456\n"),
+            ("pids.max", "64\n"),
+            ("pids.current", "64\n"),
+            ("cpu.max", "100000 50000\n"),
+        ]);
+        for own in ["0::/\n", "0::/docker/0123\n"] {
+            assert_eq!(least_processors(own, v2.path()), Some(2));
+        }
         assert_eq!(least_memory("0::/\n", v2.path()), Some(256 << 20));
         assert_eq!(least_processes("0::/\n", v2.path()), Some(64));
         assert_eq!(tightest("0::/\n", v2.path()), Some((64, 64)));
-        let v1 = cgroups(&[("memory/memory.limit_in_bytes", "268435456\n"), ("pids/pids.max", "64\n")]);
-        let own = "8:pids:/docker/0123\n4:memory:/docker/0123\n0::/\n";
+        let v1 = cgroups(&[
+            ("memory/memory.limit_in_bytes", "268435456\n"),
+            ("pids/pids.max", "64\n"),
+            ("cpu,cpuacct/cpu.cfs_quota_us", "150000\n"),
+            ("cpu,cpuacct/cpu.cfs_period_us", "100000\n"),
+        ]);
+        let own = "8:pids:/docker/0123\n4:memory:/docker/0123\n2:cpu,cpuacct:/docker/0123\n0::/\n";
+        assert_eq!(least_processors(own, v1.path()), Some(1));
         assert_eq!(least_memory(own, v1.path()), Some(256 << 20));
         assert_eq!(least_processes(own, v1.path()), Some(64));
-        let none =
-            cgroups(&[("memory/memory.limit_in_bytes", "9223372036854771712\n"), ("pids/pids.max", "max\n")]);
+        let none = cgroups(&[
+            ("memory/memory.limit_in_bytes", "9223372036854771712\n"),
+            ("pids/pids.max", "max\n"),
+            ("cpu,cpuacct/cpu.cfs_quota_us", "-1\n"),
+            ("cpu,cpuacct/cpu.cfs_period_us", "100000\n"),
+        ]);
+        assert_eq!(least_processors(own, none.path()), None);
         assert_eq!((least_memory(own, none.path()), least_processes(own, none.path())), (None, None));
     }
 }
