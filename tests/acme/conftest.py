@@ -1,4 +1,4 @@
-"""These need pebble, which scripts/setup --test builds (Debian's is too old). Without it they are not there, but for CI, where they fail."""
+"""What is in test_acme.py needs pebble, which scripts/setup --test builds (Debian's is too old). Without it that is not there, but for CI, where it fails."""
 
 import os
 

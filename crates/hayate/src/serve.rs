@@ -177,7 +177,11 @@ async fn serve_for(
         commands.open(&server, control, metrics, beginning.master_user)?;
     }
 
-    server.take_certificates(&plan).await.map_err(anyhow::Error::msg)?;
+    let Some(taken) = signals.or(server.take_certificates(&plan)).await else {
+        end(&server, None, &[], &mut signals).await;
+        return Ok(());
+    };
+    taken.map_err(anyhow::Error::msg)?;
     let apps = start(&first, hub)?;
     server.install(&plan, access_log, apps.clone(), Vec::new());
     let mut falling = Falling::default();
@@ -275,12 +279,18 @@ async fn serve_for(
                 continue;
             }
             (_, pairs) = master.certificates() => {
-                server.certificates_changed(pairs).await;
-                continue;
+                match signals.or(server.certificates_changed(pairs)).await {
+                    Some(()) => continue,
+                    None => break,
+                }
             }
             outcome = finished(&mut reload) => {
+                let replies = reload.take().map(|reload| reload.replies).unwrap_or_default();
                 let outcome = match outcome {
-                    Ok(fresh) => server.take_certificates(&fresh.loaded.plan).await.map(|()| fresh),
+                    Ok(fresh) => match signals.or(server.take_certificates(&fresh.loaded.plan)).await {
+                        Some(taken) => taken.map(|()| fresh),
+                        None => break,
+                    },
                     Err(why) => Err(why),
                 };
                 let outcome = outcome.map(|fresh| {
@@ -297,7 +307,7 @@ async fn serve_for(
                 }
                 server.reloaded(&outcome);
                 master.notify(Notice::Ready);
-                for reply in reload.take().into_iter().flat_map(|reload| reload.replies) {
+                for reply in replies {
                     // Whoever asked may have stopped waiting.
                     let _ = reply.send(outcome.clone());
                 }

@@ -314,7 +314,8 @@ impl Server {
         self.running.lock()
     }
 
-    /// Makes ready for a plan's TLS, before [`Server::install`]. Returns when the certificates that are there are in force.
+    /// Makes ready for a plan's TLS, before [`Server::install`]. Returns when the certificates that are there are in force; see
+    /// [`Certificates::install`].
     pub async fn take_certificates(&self, plan: &Plan) -> Result<(), String> {
         let tls = self.certificates.lock().await.install(plan.tls.as_ref(), &self.secret).await?;
         *self.tls.lock() = tls;

@@ -17,14 +17,15 @@ use tokio::time::timeout;
 
 use crate::plan::Tls;
 
-/// How long a change of certificates may take to be in force before the server goes on without it.
+/// How long a change of certificates may take to be in force. Orders are not waited for: longer takes only a disk that hangs.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// See the module.
 #[derive(Default)]
 pub struct Certificates {
     running: Option<Running>,
-    wanted: Wanted,
+    /// What was asked for last.
+    wanted: Option<Wanted>,
 }
 
 struct Running {
@@ -35,30 +36,43 @@ struct Running {
 }
 
 impl Certificates {
-    /// What the front needs for a plan's TLS. Returns when the certificates that are there are in force.
+    /// What the front needs for a plan's TLS. Returns when the certificates that are there are in force. An error says why they are not, and
+    /// changes nothing; but for the first plan it is only logged, for there is nothing to go back to.
     pub async fn install(
         &mut self,
         tls: Option<&Tls>,
         secret: &Secret,
     ) -> Result<Option<hayate_front::Tls>, String> {
-        let Some(tls) = tls else {
-            self.want(Wanted::default()).await;
-            return Ok(None);
-        };
-        if self.running.is_none() {
+        if tls.is_some() && self.running.is_none() {
             self.running = Some(
                 Running::start()
                     .map_err(|error| format!("cannot start the thread for certificates: {error}"))?,
             );
         }
-        self.want(Wanted {
+        let wanted = tls.map(|tls| Wanted {
             pairs: tls.pairs.clone(),
             self_signed: tls.self_signed.clone(),
             authority: tls.authority.clone(),
             hosts: tls.hosts.clone(),
-        })
-        .await;
-        let Some(running) = &mut self.running else { return Ok(None) };
+        });
+        let before = self.wanted.clone();
+        if let Err(why) = self.want(wanted.unwrap_or_default()).await {
+            let Some(before) = before else {
+                tracing::error!("{why}");
+                return self.served(tls, secret);
+            };
+            if let Some(running) = &self.running {
+                // What comes of it is logged.
+                drop(running.keeper.want(before.clone()));
+            }
+            self.wanted = Some(before);
+            return Err(why);
+        }
+        self.served(tls, secret)
+    }
+
+    fn served(&mut self, tls: Option<&Tls>, secret: &Secret) -> Result<Option<hayate_front::Tls>, String> {
+        let (Some(tls), Some(running)) = (tls, &mut self.running) else { return Ok(None) };
         Ok(Some(hayate_front::Tls {
             config: running.config(tls)?,
             http3: running.http3(tls, secret)?,
@@ -73,23 +87,28 @@ impl Certificates {
         let same = |(one, other): (&Pair, &Pair)| {
             one.certificate == other.certificate && one.private == other.private
         };
-        if pairs.len() == self.wanted.pairs.len() && pairs.iter().zip(&self.wanted.pairs).all(same) {
-            let wanted = Wanted { pairs, ..self.wanted.clone() };
-            self.want(wanted).await;
+        let Some(wanted) = &self.wanted else { return };
+        if pairs.len() == wanted.pairs.len() && pairs.iter().zip(&wanted.pairs).all(same) {
+            let wanted = Wanted { pairs, ..wanted.clone() };
+            if let Err(why) = self.want(wanted).await {
+                tracing::error!("{why}");
+            }
         }
     }
 
-    async fn want(&mut self, wanted: Wanted) {
-        self.wanted = wanted.clone();
-        let Some(running) = &self.running else { return };
+    async fn want(&mut self, wanted: Wanted) -> Result<(), String> {
+        self.wanted = Some(wanted.clone());
+        let Some(running) = &self.running else { return Ok(()) };
         match timeout(PATIENCE, running.keeper.want(wanted)).await {
-            Ok(Ok(())) => {}
+            Ok(Ok(outcome)) => outcome,
             Ok(Err(_)) => {
-                tracing::error!("certificates could not be taken in; those from before are served on")
+                Err("certificates could not be taken in, the log says why; those from before are served on"
+                    .into())
             }
-            Err(_) => {
-                tracing::error!("certificates take long to be read; those from before are served until then");
-            }
+            Err(_) => Err(format!(
+                "certificates were not taken in within {} s, those from before are served until then; does the disk of acme_storage hang?",
+                PATIENCE.as_secs()
+            )),
         }
     }
 }

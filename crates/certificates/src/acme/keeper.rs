@@ -1,14 +1,18 @@
 //! The thread that sees to it that every name has a certificate, and that none expires.
 //!
-//! It orders one certificate at a time, and gives each order five minutes. It sleeps until the next one is due; while there are other servers
-//! with the same store it looks at the store's files now and then. A panic is an order that failed, or a certificate that cannot be used, never
-//! the thread's end.
+//! It orders one certificate at a time, and gives each order five minutes ([`attending`]). Meanwhile it hears what there should be, and does it:
+//! what needs no authority waits for none. It sleeps until the next name is due; while there are other servers with the same store it looks at
+//! the store's files now and then. A panic is an order that failed, or a certificate that cannot be used, never the thread's end.
+
+mod attending;
 
 use std::{
+    cell::RefCell,
     cmp::Reverse,
     collections::BTreeMap,
     io,
     path::PathBuf,
+    pin::pin,
     sync::Arc,
     thread,
     time::{Duration, SystemTime},
@@ -22,37 +26,20 @@ use tokio::{
     time::{Instant, timeout},
 };
 
-use super::{
-    Authority, Store,
-    demand::Demand,
-    order::{self, Trouble, with_fresh_nonces},
-    store::Failed,
-    vouching::{Verdict, Vouching},
-};
+use self::attending::Attending;
+use super::{Authority, OnDemand, Store, demand::Demand, vouching::Vouching};
 use crate::{Certificate, Pair, Resolver, certificate::now, is_name, self_signed};
 
-/// An order's time.
-const ORDER: Duration = Duration::from_secs(300);
-/// A question's about renewal.
-const QUESTION: Duration = Duration::from_secs(60);
 /// How often the store is looked at for what other servers have put there.
 const LOOK: Duration = Duration::from_secs(60);
-/// While another server is about to have a certificate that is missing here.
-const LOOK_SOON: Duration = Duration::from_secs(3);
-/// How long a stored certificate that cannot be read is looked at again before another one is ordered.
-const UNREAD: Duration = Duration::from_secs(600);
 /// Before all is begun anew.
 const AFTER_A_PANIC: Duration = Duration::from_secs(1);
-/// Pauses after failures: the first, and the longest.
-const PAUSE: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs(6 * 3600));
 /// How often the authority is asked about renewal, at most and at least, whatever it says itself.
 const ASK: (Duration, Duration) = (Duration::from_secs(300), Duration::from_secs(24 * 3600));
 /// Names had on demand.
 const MOST_ON_DEMAND: usize = 10_000;
 /// Of them without a certificate; for another one, the one that nobody has asked for the longest time is forgotten.
 const MOST_LENT: usize = 100;
-/// Seconds after which whoever said no to the renewal of a certificate is asked again.
-const ASK_AGAIN: i64 = 24 * 3600;
 /// Seconds after its end from which on nobody seems to want a certificate that was had on demand: it is forgotten until somebody asks for it.
 const LEFT: i64 = 30 * 24 * 3600;
 
@@ -69,8 +56,11 @@ pub struct Wanted {
     pub hosts: Vec<String>,
 }
 
+/// Why not all is in force that is there.
+type Outcome = Result<(), String>;
+
 enum Message {
-    Wanted(Box<Wanted>, oneshot::Sender<()>),
+    Wanted(Box<Wanted>, oneshot::Sender<Outcome>),
     Challenge(String, oneshot::Sender<Option<String>>),
 }
 
@@ -92,13 +82,14 @@ impl Keeper {
                     return;
                 }
             };
-            runtime.block_on(Keeping::new(resolver).keep(hear, demanded));
+            runtime.block_on(keep(Keeping::new(resolver), hear, demanded));
         })?;
         Ok(Keeper { messages })
     }
 
-    /// Says what there should be from now on. Once the other end has an answer, all is in force that is there already.
-    pub fn want(&self, wanted: Wanted) -> oneshot::Receiver<()> {
+    /// Says what there should be from now on. Once the other end has an answer, all is in force that is there already, or it says why not. No
+    /// order is waited for.
+    pub fn want(&self, wanted: Wanted) -> oneshot::Receiver<Result<(), String>> {
         let (reply, answer) = oneshot::channel();
         // An error: the thread could not start, which it has said.
         let _ = self.messages.send(Message::Wanted(Box::new(wanted), reply));
@@ -146,6 +137,67 @@ impl Name {
     }
 }
 
+/// The thread's work, until nobody wants anything any more.
+async fn keep(
+    keeping: Keeping,
+    mut messages: mpsc::UnboundedReceiver<Message>,
+    mut demanded: mpsc::Receiver<String>,
+) {
+    let keeping = RefCell::new(keeping);
+    while caught(run(&keeping, &mut messages, &mut demanded)).await.is_err() {
+        tracing::error!("the certificates in force stay so; what was being done about them is begun anew");
+        tokio::time::sleep(AFTER_A_PANIC).await;
+    }
+}
+
+async fn run(
+    keeping: &RefCell<Keeping>,
+    messages: &mut mpsc::UnboundedReceiver<Message>,
+    demanded: &mut mpsc::Receiver<String>,
+) {
+    loop {
+        let next = keeping.borrow().next();
+        let sleep = async {
+            match next {
+                Some(pause) => tokio::time::sleep(pause).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            message = messages.recv() => match message {
+                Some(message) => keeping.borrow_mut().hear(message),
+                None => return,
+            },
+            Some(name) = demanded.recv() => keeping.borrow_mut().demand(name),
+            () = sleep => {}
+        }
+        while let Ok(name) = demanded.try_recv() {
+            keeping.borrow_mut().demand(name);
+        }
+        let Some(attending) = Attending::next(keeping) else { continue };
+        let mut asked = Vec::new();
+        {
+            let mut work = pin!(attending.work());
+            loop {
+                tokio::select! {
+                    () = &mut work => break,
+                    message = messages.recv() => match message {
+                        Some(message) => keeping.borrow_mut().hear(message),
+                        None => return,
+                    },
+                    // They would take the place of the name that is attended to. Those who ask for more meanwhile ask again.
+                    Some(name) = demanded.recv(), if asked.len() < MOST_LENT => asked.push(name),
+                }
+                if !attending.is_wanted() {
+                    attending.gives_up();
+                    break;
+                }
+            }
+        }
+        asked.into_iter().for_each(|name| keeping.borrow_mut().demand(name));
+    }
+}
+
 struct Keeping {
     resolver: Arc<Resolver>,
     wanted: Wanted,
@@ -183,77 +235,11 @@ impl Keeping {
         }
     }
 
-    /// The thread's work, until nobody wants anything any more.
-    async fn keep(
-        mut self,
-        mut messages: mpsc::UnboundedReceiver<Message>,
-        mut demanded: mpsc::Receiver<String>,
-    ) {
-        while caught(self.run(&mut messages, &mut demanded)).await.is_err() {
-            tracing::error!(
-                "the certificates in force stay so; what was being done about them is begun anew"
-            );
-            tokio::time::sleep(AFTER_A_PANIC).await;
-        }
-    }
-
-    async fn run(
-        &mut self,
-        messages: &mut mpsc::UnboundedReceiver<Message>,
-        demanded: &mut mpsc::Receiver<String>,
-    ) {
-        loop {
-            let next = self.next();
-            let sleep = async {
-                match next {
-                    Some(pause) => tokio::time::sleep(pause).await,
-                    None => std::future::pending().await,
-                }
-            };
-            tokio::select! {
-                message = messages.recv() => match message {
-                    Some(message) => self.hear(message),
-                    None => return,
-                },
-                Some(name) = demanded.recv() => self.demand(name),
-                () = sleep => {}
-            }
-            while let Ok(name) = demanded.try_recv() {
-                self.demand(name);
-            }
-            // The challenge is asked for while the order waits, and settings may change meanwhile.
-            let mut later = Vec::new();
-            let mut asked = Vec::new();
-            if let Some(name) = self.due() {
-                let store = self.store.clone();
-                let work = self.attend_safely(&name);
-                tokio::pin!(work);
-                loop {
-                    tokio::select! {
-                        () = &mut work => break,
-                        message = messages.recv() => match message {
-                            Some(Message::Challenge(token, reply)) => {
-                                // Whoever asked may have left.
-                                let _ = reply.send(store.as_ref().and_then(|store| store.challenge(&token)));
-                            }
-                            Some(message) => later.push(message),
-                            None => return,
-                        },
-                        // Those who ask for more names meanwhile ask again.
-                        Some(name) = demanded.recv(), if asked.len() < MOST_LENT => asked.push(name),
-                    }
-                }
-            }
-            later.into_iter().for_each(|message| self.hear(message));
-            asked.into_iter().for_each(|name| self.demand(name));
-        }
-    }
-
     fn hear(&mut self, message: Message) {
         match message {
             Message::Wanted(wanted, reply) => {
                 // Whoever asked learns of a panic by the end of the channel, and may have left.
-                let _ = caught_now(|| self.adopt(*wanted)).map(|()| reply.send(()));
+                let _ = caught_now(|| self.adopt(*wanted)).map(|outcome| reply.send(outcome));
             }
             Message::Challenge(token, reply) => {
                 // Whoever asked may have left.
@@ -262,8 +248,13 @@ impl Keeping {
         }
     }
 
-    fn adopt(&mut self, wanted: Wanted) {
-        if wanted.authority != self.wanted.authority {
+    /// Does what is wanted; the outcome is about what is in files, and that of our own.
+    fn adopt(&mut self, wanted: Wanted) -> Outcome {
+        let same = match (&wanted.authority, &self.wanted.authority) {
+            (Some(one), Some(other)) => is_same(one, other),
+            (one, other) => one.is_none() && other.is_none(),
+        };
+        if !same {
             self.account = None;
             self.names.clear();
             self.store = wanted.authority.as_ref().and_then(|authority| {
@@ -278,13 +269,17 @@ impl Keeping {
                     .ok()
             });
         }
-        self.take_pairs(&wanted.pairs);
+        let mut outcome = self.take_pairs(&wanted.pairs);
         if wanted.self_signed.is_empty() {
             self.own = None;
         } else if wanted.self_signed != self.wanted.self_signed {
-            let made = self_signed(&wanted.self_signed);
+            let made =
+                self_signed(&wanted.self_signed).map_err(|why| format!("no self-signed certificate: {why}"));
             self.own = made
-                .inspect_err(|why| tracing::error!("no self-signed certificate: {why}"))
+                .inspect_err(|why| {
+                    tracing::error!("{why}");
+                    outcome = Err(why.clone());
+                })
                 .ok()
                 .map(|(own, _)| own);
         }
@@ -293,7 +288,10 @@ impl Keeping {
             &self.wanted.authority.as_ref().map(|authority| authority.on_demand.clone()).unwrap_or_default(),
         );
         let (hosts, demand) = (self.wanted.hosts.clone(), &self.demand);
-        self.names.retain(|host, name| hosts.contains(host) || (name.asked.is_some() && demand.allows(host)));
+        self.names.retain(|host, name| {
+            name.named = demand.names(host);
+            hosts.contains(host) || (name.asked.is_some() && demand.allows(host))
+        });
         for host in hosts {
             self.add(host, None);
         }
@@ -304,6 +302,7 @@ impl Keeping {
         self.list();
         self.looked = Instant::now();
         self.publish();
+        outcome
     }
 
     /// Takes in what was issued on demand before this process was there: nobody has to ask for it anew.
@@ -325,7 +324,8 @@ impl Keeping {
         self.names.iter().filter(|(_, name)| name.asked.is_some())
     }
 
-    fn take_pairs(&mut self, pairs: &[Pair]) {
+    fn take_pairs(&mut self, pairs: &[Pair]) -> Outcome {
+        let mut outcome = Ok(());
         let before = std::mem::take(&mut self.fixed);
         for pair in pairs {
             let old = || before.iter().find(|(place, _)| *place == pair.certificate).cloned();
@@ -349,16 +349,17 @@ impl Keeping {
                     };
                     tracing::error!("a changed certificate cannot be used, {instead}: {why}");
                     self.fixed.extend(old());
+                    outcome = Err(why);
                 }
             }
         }
+        outcome
     }
 
     fn add(&mut self, host: String, asked: Option<u64>) {
         let covered = self.fixed.iter().any(|(_, certificate)| certificate.covers(&host));
         if let Some(known) = self.names.get_mut(&host) {
             known.asked = asked;
-            known.named = self.demand.names(&host);
             return;
         }
         if covered || !is_name(&host) {
@@ -392,32 +393,6 @@ impl Keeping {
         if self.names.get(&host).is_some_and(|name| name.certificate.is_some()) {
             self.publish();
         }
-    }
-
-    /// Asks whether a name that is had on demand may have its certificate; if not, its time is set or it is forgotten.
-    async fn is_vouched_for(&mut self, host: &str) -> bool {
-        let Some(ask) = self.demand.ask.clone() else { return true };
-        let Some(name) = self.names.get(host).filter(|name| name.asked.is_some()) else { return true };
-        let (is_lent, ends_soon) = (name.is_lent(), name.certificate.as_ref().is_some_and(ends_soon));
-        let pause = match self.vouching.about(host, &ask).await {
-            Verdict::Yes => return true,
-            // Nobody has said no, and it was vouched for when it was issued.
-            Verdict::Unknown(_) if ends_soon => return true,
-            Verdict::No if is_lent => {
-                self.vouching.refused(host, &ask);
-                self.names.remove(host);
-                return false;
-            }
-            Verdict::No => {
-                tracing::info!(host, "the certificate is not renewed: {ask} says no");
-                ASK_AGAIN
-            }
-            Verdict::Unknown(pause) => pause,
-        };
-        if let Some(name) = self.names.get_mut(host) {
-            name.due = now().saturating_add(pause);
-        }
-        false
     }
 
     /// Puts what there is in force.
@@ -488,231 +463,6 @@ impl Keeping {
         };
         self.names.iter().filter(is_due).min_by_key(|(_, name)| order(name)).map(|(host, _)| host.clone())
     }
-
-    /// Does what is due for a name. After a panic it is not due again at once: each attempt may be one of those that the authority counts.
-    async fn attend_safely(&mut self, host: &str) {
-        if caught(self.attend(host)).await.is_err()
-            && let Some(store) = self.store.clone()
-        {
-            let trouble =
-                Trouble::new("the server met a fault of its own", "the log has its place; please report it");
-            self.failed(host, &store, trouble);
-        }
-    }
-
-    /// Does what is due for a name.
-    async fn attend(&mut self, host: &str) {
-        let (Some(store), Some(authority)) = (self.store.clone(), self.wanted.authority.clone()) else {
-            return;
-        };
-        #[cfg(test)]
-        assert_ne!(host, tests::FAULTY, "this panic is part of the test");
-        let began = now();
-        // Another server may have got it.
-        if self.names.get_mut(host).is_some_and(|name| name.look(host, &store)) {
-            self.publish();
-        }
-        let missing = self.names.get(host).is_none_or(|name| name.certificate.is_none());
-        if !missing {
-            self.ask_about_renewal(host, &authority, &store).await;
-        }
-        let Some(name) = self.names.get_mut(host) else { return };
-        if !missing && name.renew_at > began {
-            name.due = name.ask_at.min(name.renew_at);
-            return;
-        }
-        // What cannot be read this once would cost one of the few that the authority gives to a name in a week.
-        if missing && name.unread.is_some_and(|since| since.elapsed() < UNREAD) {
-            name.due = began.saturating_add(LOOK_SOON.as_secs() as i64);
-            return;
-        }
-        if !self.is_vouched_for(host).await {
-            return;
-        }
-        let Some(name) = self.names.get_mut(host) else { return };
-        let failed = store.failed(host);
-        // One that is further away than any was noted by a clock that was set back since.
-        if (1..=PAUSE.1.as_secs() as i64).contains(&failed.until.saturating_sub(began)) {
-            name.due = failed.until;
-            return;
-        }
-        let lock = match store.lock(host) {
-            Ok(Some(lock)) => lock,
-            Ok(None) => {
-                // Another server is at it.
-                name.due = began.saturating_add(LOOK_SOON.as_secs() as i64);
-                return;
-            }
-            Err(error) => {
-                // As below.
-                if self.names.get(host).is_some_and(Name::is_lent) {
-                    self.demand.is_away(now());
-                }
-                return self.failed(host, &store, error.into());
-            }
-        };
-        // It may just have been there.
-        if name.look(host, &store) && name.renew_at > began {
-            return self.publish();
-        }
-        let outcome = timeout(ORDER, self.order(host, &authority, &store)).await;
-        let outcome = outcome.unwrap_or_else(|_| {
-            let why = format!("there was no answer within {} s", ORDER.as_secs());
-            Err(Trouble::new(why, "the authority cannot be reached, or is busy"))
-        });
-        match outcome {
-            Ok(false) => {
-                if let Some(name) = self.names.get_mut(host) {
-                    name.due = began.saturating_add(LOOK_SOON.as_secs() as i64);
-                }
-            }
-            Ok(true) => {
-                if let Err(error) = store.note_failed(host, None) {
-                    tracing::warn!("{error}");
-                }
-                self.issued(host, &store);
-            }
-            Err(trouble) => {
-                // Each name that visitors think of would be another attempt to find the authority.
-                if self.account.is_none() && self.names.get(host).is_some_and(Name::is_lent) {
-                    self.demand.is_away(now());
-                }
-                self.failed(host, &store, trouble);
-            }
-        }
-        drop(lock);
-    }
-
-    /// A certificate was issued, and is stored.
-    fn issued(&mut self, host: &str, store: &Store) {
-        let Some(name) = self.names.get_mut(host) else { return };
-        if name.look(host, store) {
-            let end = name.certificate.as_ref().map(Certificate::end).unwrap_or_default();
-            tracing::info!(host, "a certificate was issued, good until {end}");
-            return self.publish();
-        }
-        // It is looked at again before another one is ordered, which the pause keeps from being soon.
-        let why = "what the authority gave cannot be read where it was stored";
-        let remedy = "look at acme_storage, and whether too many files are open (LimitNOFILE)";
-        self.failed(host, store, Trouble::new(why, remedy));
-    }
-
-    async fn account(&mut self, authority: &Authority, store: &Store) -> Result<Account, Trouble> {
-        if let Some(account) = &self.account {
-            return Ok(account.clone());
-        }
-        // Several servers make one account.
-        let deadline = Instant::now() + QUESTION;
-        let _lock = loop {
-            match store.lock("account")? {
-                Some(lock) => break Some(lock),
-                None if Instant::now() > deadline => break None,
-                None => tokio::time::sleep(Duration::from_millis(300)).await,
-            }
-        };
-        let account = with_fresh_nonces(async || order::account(authority, store).await).await?;
-        self.account = Some(account.clone());
-        Ok(account)
-    }
-
-    /// Uses one order of what is allowed to the domain of a name; `false`: nothing is left, for another server has used it, or may be about to.
-    fn take(&mut self, host: &str, store: &Store) -> io::Result<bool> {
-        let Some(_lock) = store.lock("allowance")? else { return Ok(false) };
-        self.demand.used = store.allowance()?;
-        let now = now();
-        if self.demand.ready_at(host, now) > now {
-            return Ok(false);
-        }
-        self.demand.take(host, now);
-        store.keep_allowance(&self.demand.used)?;
-        Ok(true)
-    }
-
-    /// `false`: not now, see [`Keeping::take`].
-    async fn order(&mut self, host: &str, authority: &Authority, store: &Store) -> Result<bool, Trouble> {
-        let account = self.account(authority, store).await?;
-        // Not before: what the authority never heard of costs nothing.
-        if self.names.get(host).is_some_and(Name::is_lent) {
-            match self.take(host, store) {
-                Ok(true) => {}
-                Ok(false) => return Ok(false),
-                Err(error) => {
-                    // Each name that visitors think of would be another attempt.
-                    self.demand.is_away(now());
-                    return Err(error.into());
-                }
-            }
-        }
-        let before = self.names.get(host).and_then(|name| name.certificate.as_ref());
-        let replaces = before.filter(|before| before.remaining() > 0).and_then(identifier);
-        tracing::info!(host, authority = authority.directory, "a certificate is ordered");
-        let order =
-            async || order::order(&account, authority, store, &self.resolver, host, replaces.clone()).await;
-        let (chain, key) = with_fresh_nonces(order).await?;
-        store.keep_certificate(host, &chain, &key)?;
-        Ok(true)
-    }
-
-    fn failed(&mut self, host: &str, store: &Store, trouble: Trouble) {
-        // The authority may have forgotten the account.
-        self.account = None;
-        let times = store.failed(host).times.saturating_add(1);
-        let doubled = PAUSE.0.saturating_mul(1 << (times - 1).min(12)).min(PAUSE.1);
-        let pause = doubled.max(trouble.pause.unwrap_or_default());
-        let until = now().saturating_add(pause.as_secs() as i64);
-        if let Err(error) = store.note_failed(host, Some(&Failed { times, until })) {
-            tracing::warn!("{error}");
-        }
-        let Some(name) = self.names.get_mut(host) else { return };
-        name.due = until;
-        let old = match &name.certificate {
-            Some(certificate) if certificate.remaining() > 0 => {
-                format!("; the old one is served on, until {}", certificate.end())
-            }
-            Some(_) => "; the old one has expired".to_owned(),
-            None => "; clients of this name cannot connect by TLS".to_owned(),
-        };
-        let Trouble { why, remedy, .. } = trouble;
-        tracing::error!(
-            host,
-            "no certificate was issued: {why}; {remedy}; tried again in {} s{old}",
-            pause.as_secs()
-        );
-    }
-
-    /// Asks the authority when a certificate should be renewed (ARI), when it is time to ask.
-    async fn ask_about_renewal(&mut self, host: &str, authority: &Authority, store: &Store) {
-        let now = now();
-        let Some(name) = self.names.get(host) else { return };
-        if name.ask_at > now {
-            return;
-        }
-        let certificate = name.certificate.clone();
-        let asked = async {
-            let account = self.account(authority, store).await.ok()?;
-            let id = certificate.as_ref().and_then(identifier)?;
-            account.renewal_info(&id).await.ok()
-        };
-        let answer = timeout(QUESTION, asked).await.ok().flatten();
-        let Some(name) = self.names.get_mut(host) else { return };
-        let Some((info, retry)) = answer else {
-            // Not known there, or not now: two thirds of its life hold.
-            name.ask_at = now.saturating_add(3600 * 6);
-            return;
-        };
-        name.ask_at = now.saturating_add(retry.clamp(ASK.0, ASK.1).as_secs() as i64);
-        let (start, end) =
-            (info.suggested_window.start.unix_timestamp(), info.suggested_window.end.unix_timestamp());
-        // Everybody at another moment of the window, and the same one whenever it is asked.
-        let width = end.saturating_sub(start).max(1);
-        let place = host.bytes().fold(7u64, |sum, b| sum.wrapping_mul(31).wrapping_add(b.into()));
-        let at = start.saturating_add((place % width.unsigned_abs()) as i64);
-        if at <= now {
-            tracing::info!(host, "the authority suggests to renew the certificate now");
-        }
-        // Never later than is wise without its word.
-        name.renew_at = at.min(name.certificate.as_ref().map_or(at, latest));
-    }
 }
 
 impl Name {
@@ -772,6 +522,12 @@ fn latest(certificate: &Certificate) -> i64 {
 fn ends_soon(certificate: &Certificate) -> bool {
     let (from, to) = certificate.validity();
     (1..=to.saturating_sub(from) / 10).contains(&certificate.remaining())
+}
+
+/// Whether it is the same authority, asked in the same way, whatever else visitors may ask for.
+fn is_same(one: &Authority, other: &Authority) -> bool {
+    let asked = |authority: &Authority| Authority { on_demand: OnDemand::default(), ..authority.clone() };
+    asked(one) == asked(other)
 }
 
 fn identifier(certificate: &Certificate) -> Option<CertificateIdentifier<'static>> {

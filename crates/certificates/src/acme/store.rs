@@ -6,11 +6,12 @@
 //!                        <name>.pem            chain and key of one certificate
 //!                        <name>.failed         how often an order failed, and until when nobody tries again
 //!                        allowance.json        what was used of the allowances of names on demand
-//!                        <name>.lock, account.lock, allowance.lock
+//!                        <name>.lock, account.held, allowance.held
+//!                        authority.root        who vouches for the authority's own server
 //!                        challenges/<token>    what the authority is to be told, by whichever server it asks
 //! ```
 //!
-//! Everything is its owner's alone (0700, 0600).
+//! Everything is its owner's alone (0700, 0600). A host may be called "account": what is no host's ends with none of hosts' endings.
 
 use std::{
     fs::{self, DirBuilder, File, OpenOptions},
@@ -28,6 +29,10 @@ use crate::{Certificate, is_name};
 
 /// No file here is longer.
 pub(super) const LONGEST: u64 = 256 << 10;
+
+/// Locks that are no host's, see [`Store::lock_own`].
+pub(super) const ACCOUNT: &str = "account.held";
+pub(super) const ALLOWANCE: &str = "allowance.held";
 
 /// See the module.
 #[derive(Debug, Clone)]
@@ -67,9 +72,17 @@ impl Store {
         Err(io::Error::new(io::ErrorKind::InvalidInput, format!("'{name}' is no name of a host")))
     }
 
-    /// The lock of a name, if nobody has it. For the account: "account"; for what was used of allowances: "allowance".
+    /// The lock of a name, if nobody has it.
     pub(super) fn lock(&self, name: &str) -> io::Result<Option<Lock>> {
-        let path = self.path(name, "lock")?;
+        Store::lock_file(&self.path(name, "lock")?)
+    }
+
+    /// The lock of the account, or of what was used of allowances, if nobody has it.
+    pub(super) fn lock_own(&self, file: &str) -> io::Result<Option<Lock>> {
+        Store::lock_file(&self.directory.join(file))
+    }
+
+    fn lock_file(path: &Path) -> io::Result<Option<Lock>> {
         let file = OpenOptions::new().create(true).truncate(false).write(true).mode(0o600).open(path)?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => Ok(Some(Lock(file))),
@@ -167,7 +180,7 @@ impl Store {
 
     /// A file for something that is wanted as one.
     pub(super) fn keep_root(&self, pem: &str) -> io::Result<PathBuf> {
-        let path = self.directory.join("authority.pem");
+        let path = self.directory.join("authority.root");
         write(&path, pem.as_bytes())?;
         Ok(path)
     }
@@ -236,6 +249,14 @@ mod tests {
         let lock = store.lock("a.example").unwrap();
         assert!(lock.is_some() && store.lock("a.example").unwrap().is_none());
         assert!(store.lock("b.example").unwrap().is_some());
+        // Hosts as well.
+        let others = ["account", "allowance", "authority"].map(|host| store.lock(host).unwrap().unwrap());
+        let own = [ACCOUNT, ALLOWANCE].map(|file| store.lock_own(file).unwrap().unwrap());
+        assert!(store.lock_own(ACCOUNT).unwrap().is_none());
+        drop((others, own));
+        let root = store.keep_root("a root").unwrap();
+        assert!(store.certificate("authority").unwrap().is_none() && store.names().is_empty());
+        assert_eq!(fs::read_to_string(root).unwrap(), "a root");
         drop(lock);
         assert!(store.lock("a.example").unwrap().is_some());
     }

@@ -53,14 +53,16 @@ impl Told {
 }
 
 impl Vouching {
-    /// Whether a name may have its certificate.
-    pub(super) async fn about(&mut self, host: &str, ask: &Ask) -> Verdict {
+    /// What becomes of a name about which nobody is to be asked now.
+    pub(super) fn is_silent(&self) -> Option<Verdict> {
         let silent = self.silent_until.saturating_sub(now());
         // What is further away was noted by a clock that was set back since.
-        if (1..=SILENCE).contains(&silent) {
-            return Verdict::Unknown(silent);
-        }
-        let why = match ask.about(host).await {
+        (1..=SILENCE).contains(&silent).then_some(Verdict::Unknown(silent))
+    }
+
+    /// What becomes of a name after what was said about it.
+    pub(super) fn hear(&mut self, host: &str, ask: &Ask, word: Word) -> Verdict {
+        let why = match word {
             Word::Yes => return Verdict::Yes,
             Word::No => return Verdict::No,
             Word::Odd(why) => why,

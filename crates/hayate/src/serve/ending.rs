@@ -32,6 +32,15 @@ impl EndSignals {
             _ = self.2.recv() => {}
         }
     }
+
+    /// The outcome of some work; `None`: somebody wants the end before.
+    pub(super) async fn or<T>(&mut self, work: impl Future<Output = T>) -> Option<T> {
+        tokio::select! {
+            biased;
+            () = self.recv() => None,
+            outcome = work => Some(outcome),
+        }
+    }
 }
 
 /// Finishes what is being served, and ends every process. `patience`: how long that may take, and with each signal how long from then on; when there
