@@ -394,7 +394,9 @@ bool hy_is_local(const struct hy_exchange *exchange)
 
 bool hy_aborted(const struct hy_exchange *exchange)
 {
-	return LOAD(&exchange->slot->aborted) == 1;
+	const struct hy_slot *slot = exchange->slot;
+	/* A front that finds a body broken gives the answer up as well, but a moment later. */
+	return LOAD(&slot->aborted) == 1 || LOAD(&slot->request_state) == HY_REQUEST_BROKEN;
 }
 
 /* One step of a wait for the front: announces, and sleeps unless `ready` says there is no need. */
@@ -519,6 +521,9 @@ bool hy_body_write(struct hy_exchange *exchange, const char *from, size_t len)
 				hy_local_sink(from, len);
 			}
 			return aborted == 2;
+		}
+		if (hy_aborted(exchange)) {
+			return false;
 		}
 		uint64_t tail = exchange->tail;
 		uint64_t inside = tail - LOAD_ACQUIRE(&slot->response_taken);

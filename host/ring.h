@@ -73,7 +73,8 @@ _Noreturn void hy_memory_is_broken(void);
 
 /* Reads up to len bytes of the request body, waiting for the first; 0 at its end. */
 size_t hy_body_read(struct hy_exchange *exchange, char *to, size_t len);
-/* Whether nobody waits for the answer any more (an unwanted body is no abort: it is thrown away). */
+/* Whether nobody waits for the answer any more, or the request's body broke off (an unwanted body of an answer is no
+ * abort: it is thrown away). */
 bool hy_aborted(const struct hy_exchange *exchange);
 /* Says that the response head (len bytes, in place) is complete; the front sees it with the next announcement. */
 void hy_response_head(struct hy_exchange *exchange, uint32_t len);

@@ -1,5 +1,6 @@
 /* The SAPI module: which of the host's functions PHP calls for what. Named "hayate" to PHP code. */
 #include "host.h"
+#include "stray.h"
 
 #include "php_main.h"
 #include "php_variables.h"
@@ -28,6 +29,11 @@ static size_t read_post(char *to, size_t len)
 			break;
 		}
 		total += n;
+	}
+	/* A body that breaks off is no shorter body. Where no code runs, PHP reads for itself, and bears no bail-out. */
+	if (total < len && EG(current_execute_data) != NULL && !request.answered && !is_stray() &&
+	    hy_aborted(&request.exchange)) {
+		php_handle_aborted_connection();
 	}
 	return total;
 }

@@ -162,7 +162,7 @@ pub(crate) async fn answer(
 }
 
 /// There is no answer because the request's body is not what it should be.
-fn spoilt(failure: BodyFailure) -> NoAnswer {
+pub(crate) fn spoilt(failure: BodyFailure) -> NoAnswer {
     let (status, reason) = match failure {
         BodyFailure::TooLarge => {
             (413, "the request's body is larger than body_size, or max_body of a rule".into())

@@ -4,6 +4,8 @@
 //! little memory here are full; but as soon as requests wait for a worker, what it still writes goes into a temporary file. Where that cannot
 //! be, a client that takes what it is given is waited for, and one that takes next to nothing is cut off. A finished worker is never
 //! waited with: what it left in the ring is taken at once, and its slot is free.
+//!
+//! A request whose body fails meanwhile gets no whole answer, since the script has not seen what it was asked.
 
 use std::{
     collections::VecDeque,
@@ -25,7 +27,7 @@ use crate::{
     compress::{Broken, CHUNK, Encoding},
     descriptors::Share,
     promise::Promise,
-    request_body::{Keep, Pump},
+    request_body::{BodyFailure, Keep, Pump},
     temp::{Owner, Reading, TempFile, TempSpace},
 };
 
@@ -116,6 +118,8 @@ pub(crate) struct Relay {
     pressed: Option<Pressed>,
     /// The client was too slow.
     cut: bool,
+    /// What became of the request's body, where that ended the answer.
+    spoilt: Option<BodyFailure>,
     /// What goes to the client goes through this.
     encoding: Option<Encoding>,
     /// Others are to have their turn.
@@ -142,6 +146,7 @@ impl Relay {
             look: None,
             pressed: None,
             cut: false,
+            spoilt: None,
             encoding: None,
             rests: false,
         }
@@ -182,6 +187,22 @@ impl Relay {
         true
     }
 
+    /// Why the answer was cut off, if it was for the request's body.
+    pub(crate) fn spoilt(&mut self) -> Option<BodyFailure> {
+        self.spoilt.take()
+    }
+
+    /// Moves the request's body. `false`: it has failed, and the script has seen a part of it only.
+    fn poll_pump(&mut self, cx: &mut Context<'_>, exchange: &mut Exchange<'_>) -> bool {
+        let (Some(pump), Some(job)) = (&mut self.pump, &mut self.job) else { return true };
+        // One that has given its answer before the body failed needs no more of it.
+        let answered = job.remaining().is_some();
+        let Poll::Ready(moved) = pump.poll(cx, exchange, job) else { return true };
+        self.pump = None;
+        self.spoilt = moved.err().filter(|_| !answered);
+        self.spoilt.is_none()
+    }
+
     /// Bytes that threads write to the file or read from it for this answer.
     fn under_way(&self) -> usize {
         let writing = self.writing.as_ref().map_or(0, |(_, bytes, _)| bytes.len());
@@ -196,10 +217,8 @@ impl Relay {
         given: &mut dyn FnMut(u64),
     ) -> Poll<bool> {
         loop {
-            if let (Some(pump), Some(job)) = (&mut self.pump, &mut self.job)
-                && pump.poll(cx, exchange, job).is_ready()
-            {
-                self.pump = None;
+            if !self.poll_pump(cx, exchange) {
+                return Poll::Ready(false);
             }
             if self.pump.is_none() && !exchange.body_is_over() && exchange.discard_body(cx).is_err() {
                 return Poll::Ready(false);

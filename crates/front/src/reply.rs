@@ -7,6 +7,7 @@ use hayate_http::{Answer, Exchange, Length};
 
 use crate::{
     account::Account, compress::Encoding, file_body::FileBody, pages, promise::Promise, relay::Relay,
+    request_body::BodyFailure,
 };
 
 /// See the module's head.
@@ -48,6 +49,14 @@ impl Reply {
         let mut answer = Answer::new(status);
         set(&mut answer, "content-type", "text/html; charset=utf-8");
         Reply::new(answer, Body::Full(pages::error(status, detail)))
+    }
+
+    /// Why its body was cut off, if that was for the request's.
+    pub(crate) fn spoilt(&mut self) -> Option<BodyFailure> {
+        match &mut self.body {
+            Body::Script(relay) => relay.spoilt(),
+            _ => None,
+        }
     }
 
     /// Sends it. When this returns and not all was sent, the client is gone, or the answer broke off: what is not finished is cut.

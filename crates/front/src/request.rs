@@ -17,7 +17,7 @@ use crate::{
     forwarded,
     meet::{aside, season},
     reply::{Body, Reply, set},
-    request_body::Keep,
+    request_body::{BodyFailure, Keep},
     route,
     route::Found,
     rules::{Dresses, Keeper, Passed, Rules, Verdict},
@@ -164,6 +164,9 @@ impl Connection {
             compress(rules, &thread.front.encoders, head, &mut reply).await;
         }
         reply.send(exchange, &mut account).await;
+        if let Some(failure) = reply.spoilt() {
+            cut_off(&client, site.map(Arc::as_ref), failure);
+        }
     }
 
     /// Answers what was no request. `head`: as much of it as was read.
@@ -376,6 +379,20 @@ fn failed(snapshot: &Snapshot, client: &Client<'_>, site: Option<&Site>, why: Fa
     }
     reply.close = why.close;
     reply
+}
+
+/// Tells of an answer that was cut off since its request's body has failed; as elsewhere not of a client that has left.
+fn cut_off(client: &Client<'_>, site: Option<&Site>, failure: BodyFailure) {
+    let NoAnswer::Failed(why) = dynamic::spoilt(failure) else { return };
+    let app = site.map_or("", |site| &site.name);
+    let (method, path) = (Shown(client.head.method()), Shown(client.target.path));
+    tracing::warn!(
+        app,
+        request = client.id,
+        status = why.status,
+        reason = why.reason,
+        "{method} {path}: the answer had begun, and was cut off"
+    );
 }
 
 fn line(client: &Client<'_>, site: Option<&Site>) -> Line {

@@ -379,6 +379,8 @@ async fn serve_for(
         let leave = async {
             tokio::join!(tokio::time::sleep(FIRST_WORDS), server.front.leave(drain_timeout.min(IDLE_GRACE)))
         };
+        // Few requests come any more, and the new front has workers of its own.
+        server.stopping().iter().for_each(|generation| generation.dwindle());
         tokio::select! {
             // Where another front serves nothing presses.
             _ = leave => patience.insert(0, server.time_to_finish()),

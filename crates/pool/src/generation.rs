@@ -244,6 +244,13 @@ impl Generation {
         serving.all(stopped).then(|| "all of its workers are stopped".into())
     }
 
+    /// Keeps no more workers from now on than requests need, until [`Generation::drain`]: what serves is another front's. Requests that still come
+    /// are served, each by a worker that is forked for it if none idles.
+    pub fn dwindle(&self) {
+        // An error means that the supervisor has ended.
+        let _ = self.orders.send(Order::Dwindle);
+    }
+
     /// Lets the requests that were submitted finish, for `deadline` at most, then ends every process. To be called when no
     /// request comes any more.
     pub async fn drain(&self, deadline: Duration) {

@@ -1,7 +1,7 @@
-//! How many workers there are: more when requests wait, fewer when workers idle, never below MIN or above MAX.
+//! How many workers there are: more when requests wait, fewer when workers idle, never below MIN or above MAX. Where another generation serves,
+//! as many as requests need, and none where there is no request.
 //!
-//! `target` is how many are wanted. Deaths leave it as it is, so that whoever dies is replaced; only the two reasons above
-//! change it.
+//! `target` is how many are wanted. Deaths leave it as it is, so that whoever dies is replaced; only the reasons above change it.
 
 use std::time::Duration;
 
@@ -13,6 +13,9 @@ use crate::{
     supervisor::{Supervisor, TICK},
     worker::{State, Worker},
 };
+
+/// How long a worker idles that is not needed, where requests may still come: a client that asks again at once is not to wait for a fork each time.
+const LINGER: Duration = Duration::from_secs(1);
 
 /// Forks under way at one time.
 const BURST: usize = 16;
@@ -27,11 +30,12 @@ impl Supervisor {
             return;
         }
         let since = *self.pressed_since.get_or_insert(now);
-        if now - since < TICK {
+        let (alive, starting) = self.count();
+        // Where there is no worker at all, none becomes free.
+        if now - since < TICK && alive > 0 {
             return;
         }
         self.pressed_since = Some(now);
-        let (alive, starting) = self.count();
         let more = waiting.saturating_sub(starting as usize).try_into().unwrap_or(u32::MAX);
         let wanted = alive.saturating_add(more).min(*spec.workers.end());
         if wanted > self.target {
@@ -61,6 +65,40 @@ impl Supervisor {
         }
         let pause = (spec.idle_timeout / 4).clamp(TICK, Duration::from_secs(5));
         (alive > min).then(|| now + pause)
+    }
+
+    /// Lets workers go that no request needs, and replaces those that end only where requests wait. Returns when to look again, while one idles.
+    pub(crate) fn dwindle(&mut self, now: Instant) -> Option<Instant> {
+        let ring = self.shared.ring();
+        let waiting = ring.queued() + ring.waiting();
+        let needed = u32::try_from(ring.active() + ring.waiting()).unwrap_or(u32::MAX);
+        // Where it ends all others have gone elsewhere.
+        let patience = if self.is_ending() { Duration::ZERO } else { LINGER };
+        let mut table = self.shared.table();
+        let mut alive = table.workers.values().filter(|worker| worker.counts()).count() as u32;
+        let mut next = None::<Instant>;
+        for (&index, worker) in table.workers.iter_mut().rev() {
+            if alive <= needed {
+                break;
+            }
+            if worker.state != State::Idle {
+                continue;
+            }
+            let due = worker.idle_since + patience;
+            if due > now {
+                next = Some(next.map_or(due, |before| before.min(due)));
+                continue;
+            }
+            worker.ask(now);
+            ring.quit_worker(index);
+            alive -= 1;
+        }
+        drop(table);
+        self.target = self.target.min(needed);
+        if waiting == 0 {
+            self.target = self.target.min(alive);
+        }
+        next
     }
 
     /// `(alive, of these not ready yet)`

@@ -38,6 +38,10 @@ use crate::{
 /// How often the limits are looked at while requests are active; also how long requests wait before a worker is added for
 /// them, and half of how long a draining generation must have been quiet.
 pub(crate) const TICK: Duration = Duration::from_millis(50);
+/// The same where requests have workers and nothing more is to come, as of a slow client after a reload. The ring wants to be looked at once a second.
+const CALM: Duration = Duration::from_millis(500);
+/// From when on: most requests are over by then, and what waits for their end is not to be held up.
+const HASTE: Duration = Duration::from_secs(5);
 
 /// How long a worker that was asked to leave and holds no request may take: it closes its persistent connections.
 const LEAVING: Duration = Duration::from_secs(30);
@@ -48,6 +52,8 @@ const UNWINDING: Duration = Duration::from_secs(1);
 pub(crate) enum Order {
     /// Finish what was submitted, until then at most; end every process; say so.
     Drain { until: Instant, done: oneshot::Sender<()> },
+    /// Keep no more workers than requests need: few more will come.
+    Dwindle,
     /// Nothing takes this generation's place: boot again, if that waits for it.
     NotReplaced,
 }
@@ -110,6 +116,8 @@ pub(crate) struct Supervisor {
     told: Told,
     /// Of these, those whose zygote has not said yet that it has looked: by ticket, the worker and how long it had run.
     untold: BTreeMap<u64, (u32, Duration)>,
+    /// Since when there are no more workers than requests need.
+    pub(crate) dwindles: Option<Instant>,
     ending: Option<Ending>,
 }
 
@@ -152,6 +160,7 @@ impl Supervisor {
             looked_at: now,
             broken: None,
             told: Told::new(Instant::now()),
+            dwindles: None,
             ending: None,
         }
     }
@@ -185,6 +194,7 @@ impl Supervisor {
                 biased;
                 order = self.orders.recv(), if owned => match order {
                     Some(Order::Drain { until, done }) => self.end(until, Some(done)),
+                    Some(Order::Dwindle) => _ = self.dwindles.get_or_insert_with(Instant::now),
                     Some(Order::NotReplaced) => self.host_at = Instant::now() + self.host_backoff.failed(),
                     None => {
                         owned = false;
@@ -218,9 +228,14 @@ impl Supervisor {
         // Announce the sleep, then look: a request that comes after the look nudges us.
         ring.rest();
         let busy = ring.active() > 0 || ring.waiting() > 0;
-        if busy {
+        if busy && self.is_calm(&ring, now) {
+            // What is submitted nudges.
+            call(now + CALM);
+        } else if busy {
             ring.attend();
             call(now + TICK);
+        }
+        if busy {
             self.sweep(&ring);
             if self.broken.is_some() {
                 return None;
@@ -248,7 +263,7 @@ impl Supervisor {
             call(at);
         }
         if let Some(ending) = &mut self.ending {
-            call(ending.until.min(now + TICK));
+            call(if busy { ending.until } else { ending.until.min(now + TICK) });
             match (busy, ending.quiet_since) {
                 (true, _) => ending.quiet_since = None,
                 (false, None) => ending.quiet_since = Some(now),
@@ -268,7 +283,8 @@ impl Supervisor {
             None => call(self.host_at),
             Some(host) if host.ready => {
                 self.grow(now);
-                if let Some(at) = self.shrink(now) {
+                let look = if self.dwindles.is_some() { self.dwindle(now) } else { self.shrink(now) };
+                if let Some(at) = look {
                     call(at);
                 }
                 if self.fork_at <= now {
@@ -287,6 +303,15 @@ impl Supervisor {
             wake = Some(wake.map_or(self.host_at, |before| before.min(self.host_at)));
         }
         wake
+    }
+
+    /// Whether nothing is lost by looking less often: this has gone on for a while, each request has a worker, and nobody is asked what a slow one
+    /// does.
+    fn is_calm(&self, ring: &Ring, now: Instant) -> bool {
+        self.dwindles.is_some_and(|since| now - since >= HASTE)
+            && ring.queued() == 0
+            && ring.waiting() == 0
+            && self.untold.is_empty()
     }
 
     /// Ends requests that took too long, and the workers that hold them.
@@ -564,6 +589,7 @@ impl Supervisor {
         ending.at_once |= until <= Instant::now();
         ending.until = ending.until.min(until);
         ending.done.extend(done);
+        self.dwindles.get_or_insert_with(Instant::now);
         // Unless another generation takes them, requests are refused from now on.
         self.shared.ring().hand_over(None);
         self.shared.table().phase = Phase::Draining;

@@ -1,0 +1,178 @@
+"""A body that is passed on as it comes, and fails once the answer has begun, passes for a whole one with nobody: the script is told as of a
+client that has left, and the client's answer is cut off."""
+
+from __future__ import annotations
+
+import socket
+import time
+
+import pytest
+
+from lib.process import wait_until
+from lib.servers import GENERIC_WORKER, Hayate
+
+from . import h2
+
+#: Answers while it reads, and writes down what it makes of the end.
+UPLOAD = """<?php
+ignore_user_abort(isset($_GET['stays']));
+while (ob_get_level()) { ob_end_flush(); }
+$log = __DIR__ . '/' . $_GET['log'];
+echo "begun\\n"; flush();
+$in = fopen('php://input', 'rb');
+$n = 0;
+while (($piece = fread($in, 8192)) !== false && $piece !== '') {
+    $n += strlen($piece);
+}
+file_put_contents("$log.end", connection_aborted() ? "aborted after $n" : "all $n");
+echo "stored $n\\n";
+"""
+#: Reads nothing: its answer is whole before the body is.
+EARLY = """<?php
+while (ob_get_level()) { ob_end_flush(); }
+header('Content-Length: 5'); echo 'early'; flush();
+"""
+LIMIT = 40_000
+
+
+@pytest.fixture(scope="module", params=["classic", "worker"])
+def server(request, tmp_path_factory):
+    root = tmp_path_factory.mktemp("broken") / "site"
+    root.mkdir()
+    root.chmod(0o777)
+    (root / "upload.php").write_text(UPLOAD)
+    (root / "early.php").write_text(EARLY)
+    (root / "ok.php").write_text("<?php echo 'ok';")
+    worker = f'worker = "{GENERIC_WORKER}"\n' if request.param == "worker" else ""
+    config = f'http2_prior_knowledge = true\n[limits]\nbody_size = "{LIMIT}"\n[[app]]\nroot = "{root}"\nworkers = 2\n{worker}'
+    with Hayate(config=config) as server:
+        server.site = root
+        yield server
+
+
+def begun(server: Hayate, head: bytes, first: bytes, name: str, path: str = "/upload.php", more: str = "") -> tuple[socket.socket, bytes]:
+    """A PUT whose script has begun to answer and reads, and what has come of the answer."""
+    client = socket.create_connection(("127.0.0.1", server.port), timeout=60)
+    client.sendall(f"PUT {path}?log={name}{more} HTTP/1.1\r\nHost: a\r\n".encode() + head + b"\r\n" + first)
+    answer = b""
+    while b"begun" not in answer:
+        piece = client.recv(65536)
+        assert piece, answer
+        answer += piece
+    time.sleep(0.3)  # it reads
+    return client, answer
+
+
+def rest(client: socket.socket) -> bytes:
+    """What still comes until the connection is over, however it ends."""
+    data = b""
+    try:
+        while piece := client.recv(65536):
+            data += piece
+    except ConnectionResetError:
+        pass
+    client.close()
+    return data
+
+
+def never_whole(server: Hayate, name: str) -> None:
+    """The script did not take what it had for all."""
+    time.sleep(0.5)
+    end = server.site / f"{name}.end"
+    assert not end.exists(), end.read_text()
+
+
+CHUNKED = b"Transfer-Encoding: chunked\r\n"
+BROKEN = {
+    "too_large": b"%x\r\n" % (2 * LIMIT) + b"x" * (2 * LIMIT) + b"\r\n0\r\n\r\n",
+    "framing": b"zz\r\n",
+}
+
+
+@pytest.mark.parametrize("how", BROKEN)
+def test_chunks(server, how) -> None:
+    client, answer = begun(server, CHUNKED, b"5\r\nhello\r\n", how)
+    client.sendall(BROKEN[how] + b"GET /ok.php HTTP/1.1\r\nHost: a\r\n\r\n")
+    answer += rest(client)
+    assert answer.startswith(b"HTTP/1.1 200") and b"0\r\n\r\n" not in answer and b"stored" not in answer and answer.count(b"HTTP/1.1") == 1
+    never_whole(server, how)
+    assert wait_until(lambda: "PUT /upload.php: the answer had begun, and was cut off" in server.log()), server.log_tail()
+
+
+@pytest.mark.parametrize("how", ["closed", "half_closed"])
+def test_a_length_that_is_not_reached(server, how) -> None:
+    client, answer = begun(server, b"Content-Length: 39000\r\n", b"x" * 1000, how)
+    if how == "closed":
+        client.close()
+    else:
+        client.shutdown(socket.SHUT_WR)
+        answer += rest(client)
+        assert b"0\r\n\r\n" not in answer and b"stored" not in answer
+    never_whole(server, how)
+
+
+def test_who_ignores_it_is_told(server) -> None:
+    client, _ = begun(server, b"Content-Length: 39000\r\n", b"hello", "stays", more="&stays=1")
+    client.shutdown(socket.SHUT_WR)
+    assert b"stored" not in rest(client)
+    end = server.site / "stays.end"
+    assert wait_until(end.exists) and end.read_text() == "aborted after 5"
+
+
+def test_over_http2(server) -> None:
+    raw = h2.Raw(socket.create_connection(("127.0.0.1", server.port), timeout=60))
+    raw.request(1, "/upload.php?log=h2", method="PUT", end=False)
+    raw.send(h2.frame(h2.DATA, 0, 1, b"hello"))
+    while (came := raw.receive()) is not None and (came[0] != h2.DATA or b"begun" not in came[3]):
+        pass
+    assert came is not None
+    for _ in range(5):
+        raw.send(h2.frame(h2.DATA, 0, 1, b"x" * 10_000))
+    ended = False
+    while (came := raw.receive()) is not None:
+        kind, flags, stream, _ = came
+        if stream == 1 and kind in (h2.DATA, h2.HEADERS):
+            ended |= bool(flags & h2.END_STREAM)
+            assert not ended, "the answer passes for whole"
+        if stream == 1 and kind == h2.RST_STREAM:
+            break
+    assert came is not None, "the connection goes on"
+    raw.sock.close()
+    never_whole(server, "h2")
+
+
+def test_a_whole_body_is_one(server) -> None:
+    client, answer = begun(server, b"Connection: close\r\n" + CHUNKED, b"5\r\nhello\r\n", "whole")
+    client.sendall(b"5\r\nworld\r\n0\r\n\r\n")
+    answer += rest(client)
+    assert b"stored 10\n" in answer and answer.endswith(b"0\r\n\r\n")
+    assert (server.site / "whole.end").read_text() == "all 10"
+
+
+def test_an_early_answer_is_whole(server) -> None:
+    """Who never reads the body has answered all the same."""
+    with socket.create_connection(("127.0.0.1", server.port), timeout=60) as client:
+        client.sendall(b"PUT /early.php HTTP/1.1\r\nHost: a\r\n" + CHUNKED + b"\r\n5\r\nhello\r\n")
+        answer = b""
+        while not answer.endswith(b"early"):
+            piece = client.recv(65536)
+            assert piece, answer
+            answer += piece
+        assert answer.startswith(b"HTTP/1.1 200")
+        # Its rest is thrown away.
+        client.sendall(b"5\r\nworld\r\n0\r\n\r\nGET /ok.php HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
+        assert rest(client).endswith(b"ok")
+
+
+def test_expect_continue(server) -> None:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=60) as client:
+        client.sendall(b"PUT /upload.php?log=expects HTTP/1.1\r\nHost: a\r\nConnection: close\r\nExpect: 100-continue\r\n" + CHUNKED + b"\r\n")
+        answer = b""
+        while b"100 Continue\r\n\r\n" not in answer:
+            piece = client.recv(65536)
+            assert piece, answer
+            answer += piece
+        client.sendall(b"5\r\nhello\r\n0\r\n\r\n")
+        answer += rest(client)
+        # Whether the beginning and the end go out together is a matter of time.
+        assert b"stored 5\n" in answer and answer.endswith((b"0\r\n\r\n", b"stored 5\n"))
