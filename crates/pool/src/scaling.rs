@@ -67,7 +67,7 @@ impl Supervisor {
         (alive > min).then(|| now + pause)
     }
 
-    /// Lets workers go that no request needs, and replaces those that end only where requests wait. Returns when to look again, while one idles.
+    /// Lets workers go that no request needs, and replaces those that end only where requests wait. Returns when to look again, while there are any.
     pub(crate) fn dwindle(&mut self, now: Instant) -> Option<Instant> {
         let ring = self.shared.ring();
         let waiting = ring.queued() + ring.waiting();
@@ -81,10 +81,11 @@ impl Supervisor {
             if alive <= needed {
                 break;
             }
-            if worker.state != State::Idle {
-                continue;
-            }
-            let due = worker.idle_since + patience;
+            let due = match worker.state {
+                State::Idle => worker.idle_since + patience,
+                // It is about to idle, or about to go.
+                _ => now + LINGER,
+            };
             if due > now {
                 next = Some(next.map_or(due, |before| before.min(due)));
                 continue;
