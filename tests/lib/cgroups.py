@@ -171,12 +171,17 @@ def limits(name: str) -> Iterator[Limits]:
         yield Limits(version, {controller: group for controller, (group, _) in made.items()})
 
 
+def is_version_2() -> bool:
+    """Of the kernel's interface."""
+    return (TOP / "cgroup.controllers").exists()
+
+
 @contextlib.contextmanager
 def _group(controller: str, name: str) -> Iterator[tuple[pathlib.Path, int]]:
     """A new group, and the version of the interface."""
     if os.geteuid() != 0:
         raise Unavailable("making a cgroup needs root")
-    version = 2 if (TOP / "cgroup.controllers").exists() else 1
+    version = 2 if is_version_2() else 1
     above = TOP if version == 2 else TOP / controller
     with _below(above, controller, f"hayate-{name}-{os.getpid()}", version) as group:
         yield group, version
