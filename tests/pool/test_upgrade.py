@@ -211,13 +211,16 @@ def test_a_program_that_does_not_understand_the_running_one_is_refused(server) -
 
 def test_what_an_old_front_still_does_counts_as_draining(server) -> None:
     """Who deletes the old release as soon as nothing runs from it any more goes by that."""
-    slow = threading.Thread(target=lambda: get(server, "/sleep.php?ms=4000"))
-    slow.start()
-    time.sleep(0.5)
-    assert server.status()["draining"] == 0
-    upgraded(server)
-    assert server.status()["draining"] == 1 and slow.is_alive()
-    slow.join()
+    go = server.site / "go"
+    (server.site / "waits.php").write_text("<?php while (!file_exists(__DIR__ . '/go')) { usleep(10000); clearstatcache(); } echo 'gone';")
+    with concurrent.futures.ThreadPoolExecutor(1) as pool:
+        slow = pool.submit(get, server, "/waits.php")
+        time.sleep(0.5)
+        assert server.status()["draining"] == 0
+        upgraded(server)
+        assert server.status()["draining"] == 1
+        go.touch()
+        assert slow.result().text == "gone"
     assert wait_until(lambda: server.status()["draining"] == 0)
 
 
