@@ -87,7 +87,9 @@ fn remedy(name: &str, version: &str) -> String {
             .into();
     }
     if name == "opcache" && !matches!(minor, "8.2" | "8.3" | "8.4") {
-        return "it is part of PHP from 8.5 on, so PHP itself is not as Debian builds it".into();
+        return format!(
+            "it is part of PHP from 8.5 on: install Debian's libphp{minor}-embed in place of this PHP"
+        );
     }
     let package = PACKAGES.iter().find(|(_, all)| all.contains(&name)).map_or(name, |(package, _)| package);
     format!("apt install php{minor}-{package}, or phpenmod -v {minor} -s embed {name} if it is installed")

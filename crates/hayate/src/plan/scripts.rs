@@ -108,7 +108,8 @@ impl App {
         self.scripts.as_ref().filter(|scripts| scripts.unseen)?;
         Some(format!(
             "not all that lies below {} was looked at (more than {LEVELS} levels, {ENTRIES} entries, {MOST} scripts or 1 MB of \
-             their names, a directory that cannot be listed, a link to one above it, a name that is no UTF-8, a disk that is slow): PHP scripts there do not run, the application answers for them. Serve a directory \
+             their names, a directory that cannot be listed, a link to one above it, a name that is no UTF-8, a disk that is slow): \
+             PHP scripts there do not run, the application answers for them. Serve a directory \
              of scripts by an [[app]] of its own (path = \"/blog\"), or all as php-fpm would: mode = \"classic\" (--mode classic)",
             self.spec.document_root.display()
         ))
