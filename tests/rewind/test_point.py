@@ -55,6 +55,36 @@ def test_with_forks_it_may_be_called_from_anywhere(directory, script, boot) -> N
         assert modes.application(server)["fallback"] is None and modes.application(server)["restarts"] == {}
 
 
+LATER = r"""
+if (!file_exists(__DIR__.'/again')) {
+    while (hayate_handle_request(fn () => print('rewound'))) {
+    }
+    return;
+}
+sleep(2);
+(new Fiber(function () {
+    while (hayate_handle_request(fn () => print('forked'))) {
+    }
+}))->start();
+"""
+
+
+@pytest.mark.parametrize("boot", ["shared", "private"])
+def test_requests_wait_for_what_takes_the_place_of_a_boot_that_cannot_serve(directory, boot) -> None:
+    """The second boot finds out that each request is to be forked, and a third one does so: nobody is turned away meanwhile."""
+    modes.write(directory, LATER)
+    with modes.hayate(directory, "on", boot, workers=2) as server:
+        assert modes.get(server) == "rewound"
+        (directory / "again").touch()
+        os.kill(modes.application(server)["zygote"], 9)
+        answers = set()
+        while "forked" not in answers:
+            answers.add(modes.get(server))
+            assert modes.application(server)["unavailable"] is None
+        assert modes.application(server)["fallback"]["to"] == "fork"
+        assert answers <= {"rewound", "forked"}
+
+
 OPENED = r"""
 $file = fopen(__DIR__.'/data', 'r');
 while (hayate_handle_request(function () use ($file) {

@@ -189,7 +189,7 @@ pub async fn boot(old: Arc<Generation>, app: App, unfit: Unfit, hub: Arc<Hub>) -
         next = found_slower(&app, false, true).await;
     }
     let goes_on =
-        if old.unavailable().is_none() { "it goes on in this one" } else { "this one is tried again" };
+        if old.not_ready().is_none() { "it goes on in this one" } else { "this one is tried again" };
     tracing::error!(app = name, "{}. There is no slower way that is as safe, so {goes_on}", unfit.why);
     old.not_replaced();
     None

@@ -168,6 +168,16 @@ impl Supervisor {
         self.shared.ring().nudge();
     }
 
+    /// Nothing takes the place of a generation that is not fit. One that serves goes on; one that has not booted says why, and tries again.
+    pub(crate) fn not_replaced(&mut self) {
+        self.host_at = Instant::now() + self.host_backoff.failed();
+        if self.host.is_none() {
+            let why = self.unfit.borrow().as_ref().map(|unfit| unfit.why.clone());
+            self.shared.table().phase = Phase::Failing;
+            self.cannot_serve(why.unwrap_or_else(|| "it has not booted".into()));
+        }
+    }
+
     pub(crate) fn boot_failed(&mut self, reason: String, log: Vec<String>) {
         let error = BootError { app: self.shared.spec.name.clone(), reason, log };
         tracing::error!(app = error.app, "{error}");

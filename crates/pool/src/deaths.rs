@@ -4,7 +4,6 @@ use std::{
     os::{fd::OwnedFd, unix::process::ExitStatusExt as _},
     process::ExitStatus,
     sync::Arc,
-    sync::atomic::Ordering::*,
     time::Duration,
 };
 
@@ -218,11 +217,14 @@ impl Supervisor {
                 let pause = self.host_backoff.failed();
                 self.host_at =
                     now + if first { self.shared.spec.boot_timeout.unwrap_or(REPLACING) } else { pause };
-                {
+                if first {
+                    // Requests wait for what takes its place, as for the first boot.
                     let mut table = self.shared.table();
-                    table.phase = Phase::Failing;
-                    table.unavailable = Some(why.clone());
-                    self.shared.failing.store(true, Relaxed);
+                    table.phase = Phase::Booting;
+                    table.boot_error = Some(why.clone());
+                } else {
+                    self.shared.table().phase = Phase::Failing;
+                    self.cannot_serve(why.clone());
                 }
                 self.health.send_replace(Health::Failing(BootError { app, reason: why, log: Vec::new() }));
             }

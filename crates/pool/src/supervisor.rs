@@ -195,7 +195,7 @@ impl Supervisor {
                 order = self.orders.recv(), if owned => match order {
                     Some(Order::Drain { until, done }) => self.end(until, Some(done)),
                     Some(Order::Dwindle) => _ = self.dwindles.get_or_insert_with(Instant::now),
-                    Some(Order::NotReplaced) => self.host_at = Instant::now() + self.host_backoff.failed(),
+                    Some(Order::NotReplaced) => self.not_replaced(),
                     None => {
                         owned = false;
                         self.end(Instant::now(), None);
@@ -608,12 +608,15 @@ impl Supervisor {
         let Some(ending) = &self.ending else { return false };
         let boots = self.host.as_ref().is_none_or(|host| !host.ready);
         let none = self.shared.table().workers.is_empty();
-        ending.until <= Instant::now() || (none && (ending.asked || (boots && ending.quiet_since.is_some())))
+        // What waits for a boot here can be served by a successor at once.
+        let left_over = ending.quiet_since.is_some() || self.shared.ring().successor().is_some();
+        ending.until <= Instant::now() || (none && (ending.asked || (boots && left_over)))
     }
 
     async fn finish(&mut self) {
         let cut = self.shared.ring().active();
-        if cut > 0 && self.ending.as_ref().is_some_and(|ending| !ending.at_once) {
+        let late = |ending: &Ending| !ending.at_once && ending.until <= Instant::now();
+        if cut > 0 && self.ending.as_ref().is_some_and(late) {
             tracing::warn!(
                 app = self.shared.spec.name,
                 "{cut} requests that had not ended when the time to finish was over are cut off (drain_timeout)"
