@@ -216,6 +216,15 @@ static const char *begin_comparison(void)
 	return wrong != NULL ? wrong : rewind_watch();
 }
 
+/* A call ends with one reference less to the function without a name, after which PHP notes it as what may be garbage:
+ * on two more pages to put back, each time. It is none as long as requests are handled. */
+static void keep_from_garbage(const zval *handler)
+{
+	if (options.rewind != REWIND_OFF && Z_TYPE_P(handler) == IS_OBJECT) {
+		GC_ADD_FLAGS(Z_OBJ_P(handler), GC_NOT_COLLECTABLE);
+	}
+}
+
 /* The application has booted and is warm. Returns in a worker: false if it has to leave at once. */
 static bool begin_work(void)
 {
@@ -329,6 +338,7 @@ PHP_FUNCTION(hayate_handle_request)
 			end_warmup();
 			note_files();
 			compares = compare_warm(begin_comparison, &request.exchange);
+			keep_from_garbage(&call.function_name);
 			if (!compares && !begin_work()) {
 				goto leave;
 			}

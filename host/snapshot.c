@@ -196,10 +196,10 @@ static void forget_free_blocks(void)
  * and no other note of theirs says, when a request has freed one and made another at the same place with the same
  * number, whose that is.
  */
-static HashTable objects;
+static HashTable objects EACH_REQUEST;
 /* Numbers of those that this request has freed, in that order; room for all. */
 static uint32_t *freed;
-static uint32_t freed_count;
+static uint32_t freed_count EACH_REQUEST;
 
 bool snapshot_has(const zend_object *object)
 {
