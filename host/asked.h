@@ -1,5 +1,5 @@
 /*
- * What asked_once.c and asked_by_packages.c have in common: how they say what they have seen.
+ * What asked_once*.c and asked_by_packages.c have in common: how they say what they have seen.
  */
 #ifndef HAYATE_ASKED_H
 #define HAYATE_ASKED_H

@@ -21,14 +21,14 @@
  *   seccomp.c   what scripts may not do to other processes of their user
  *   extensions.c  extensions that do not bear rewinding
  *   front_controller.c  the project's own as worker script
- *   asked_once.c  what a boot asks once for all   asked_by_packages.c  the same of packages   owner.c  whose code it is
+ *   asked_once*.c  what a boot asks once for all  asked_by_packages.c  the same of packages  owner.c  whose code it is
  *   asked_of_framework.c  what boot scripts learn of their framework  try_out.c  code that may not come back
  *   clocks.c    what PHP keeps of the time    randomness.c  what must not be drawn twice
  *   engine.h    where PHP's versions differ
  *   warm.c      connections kept over rewinds  worker_start.c  what each worker does before its point
  *   stray.c     processes that PHP code forked   locks.c  locks that the boot holds
  *   unknown.c   what the boot must not leave open, since nobody knows how it ends
- *   boot_files.c  files that the boot has open for writing, and temporary ones
+ *   boot_files*.c  files that the boot has open for writing, and temporary ones
  *   archives.c  what PHP knows of archives (phar), for a request
  *   trace.c     what slow requests are doing
  *   by_name.c   classes by their names
@@ -432,7 +432,7 @@ void asked_by_packages_startup(void);
 void asked_by_packages_call(const char *what); /* a function of PHP's that tells of a request was called */
 const char *asked_by_packages(void);           /* at the end of the boot: NULL, or what one of them asked */
 
-/* asked_once.c: what the project's own code does in a boot of ours that may be otherwise for another request */
+/* asked_once*.c: what the project's own code does in a boot of ours that may be otherwise for another request */
 void asked_once_startup(void);                       /* when PHP has started */
 bool asked_once_looks_into(const zend_string *file); /* when it is compiled */
 const char *asked_once(void);                        /* at the end of the boot, on its stack: NULL, or where it does */
@@ -473,7 +473,7 @@ const char *unknown_child(void); /* a child process, which is one for all reques
 const char *unknown_left(void);  /* whose end nobody here knows */
 const char *unknown_stale(void); /* that writes at its end what it has read at its beginning */
 
-/* boot_files.c */
+/* boot_files*.c */
 void boot_files_share(void);                                /* in the zygote, before workers are forked */
 bool boot_files_is_program(const php_stream *stream);       /* of popen() */
 bool boot_files_has_buffer(const php_stream *stream);       /* a plain file: libc holds back what is written to it */

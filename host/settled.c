@@ -36,8 +36,8 @@ static size_t constants_count;
 static HashTable doubted;
 static bool all_doubted;
 
-/* Whether a variable that is this part of a tree is read there, or assigned to as asked_once.c sees it. `call` is what
- * a list of arguments belongs to. */
+/* Whether a variable that is this part of a tree is read there, or assigned to as asked_once_walk.c sees it. `call` is
+ * what a list of arguments belongs to. */
 static bool is_read(zend_ast *ast, uint32_t part, zend_ast *call)
 {
 	switch (ast->kind) {
