@@ -30,10 +30,10 @@ static size_t read_post(char *to, size_t len)
 		}
 		total += n;
 	}
-	/* A body that breaks off is no shorter body. Where no code runs, PHP reads for itself, and bears no bail-out. */
-	if (total < len && EG(current_execute_data) != NULL && !request.answered && !is_stray() &&
-	    hy_aborted(&request.exchange)) {
-		php_handle_aborted_connection();
+	/* A body that breaks off is no shorter body: whoever asks is told, by connection_aborted(). The script ends at what it
+	 * says next, as PHP has it, and not here: it may have yet to note what it has stored of the body. */
+	if (total < len && !request.answered && !is_stray() && hy_aborted(&request.exchange)) {
+		PG(connection_status) |= PHP_CONNECTION_ABORTED;
 	}
 	return total;
 }

@@ -251,8 +251,8 @@ def test_who_was_accepted_while_the_front_was_full_is_answered(hayate_command, t
 
     with TlsHayate(config, ports) as server, concurrent.futures.ThreadPoolExecutor(3) as pool:
         asked = []
-        # One place is left after the first, none after the second.
-        for port, ms in ((ports["port"], 4000), (ports["port"], 4000), (ports["other"], 0)):
+        # One place is left after the first, none after the second; they are not over when the front that was replaced takes nothing more.
+        for port, ms in ((ports["port"], 14_000), (ports["port"], 14_000), (ports["other"], 0)):
             asked.append(pool.submit(ask, port, ms))
             time.sleep(0.5)
         if ends == "reload":
@@ -459,6 +459,54 @@ def test_a_reload_that_boots_while_an_upgrade_is_refused_is_done(slow, pool) -> 
     (slow.application / "wait too").unlink()
     os.kill(slow.front, signal.SIGKILL)
     assert wait_until(lambda: get(slow, "/").text == "two 2")
+
+
+class ByItsConfiguration(SlowToBoot):
+    """The same, where the configuration says at which addresses it listens."""
+
+    def _says_where(self) -> bool:
+        return True
+
+    def command(self):
+        command = list(super().command())
+        at = command.index("--listen")
+        self._config.write_text(f'listen = ["{command[at + 1]}"]\n' + self._config.read_text())
+        del command[at : at + 2]
+        return command
+
+
+def test_an_upgrade_that_is_refused_leaves_the_master_what_a_reload_boots(tmp_path, pool) -> None:
+    """The fault: the reload "worked", and with the next death of a zygote its application was gone: nobody knew its configuration."""
+    with ByItsConfiguration(tmp_path / "app") as slow, socket.socket() as other:
+        (slow.application / "wait").touch()
+        slow.configure(2)
+        reload = pool.submit(slow.reload)
+        assert slow.boots(2)
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        text = slow._config.read_text()
+        slow._config.write_text(text.replace('"]', f'", "127.0.0.1:{other.getsockname()[1]}"]', 1))
+        done = slow.run("upgrade")
+        assert done.returncode == 1 and "Address already in use" in done.stderr, done
+        slow._config.write_text(text)
+        (slow.application / "wait").unlink()
+        assert reload.result().returncode == 0
+        assert get(slow, "/").text == "one 2"
+        (app,) = slow.status()["apps"]
+        os.kill(app["zygote"], signal.SIGKILL)
+        assert slow.boots(3) and get(slow, "/").text == "one 2", slow.log_tail()
+
+
+def test_an_upgrade_whose_front_was_killed_is_followed_by_one_that_works(slow, pool) -> None:
+    """The fault: fronts had numbers that had been given before, and what the dead one had begun to boot was taken for the new one's."""
+    (slow.application / "wait").touch()
+    upgrade = pool.submit(slow.run, "upgrade")
+    assert slow.boots(2)
+    os.kill(next(pid for pid in slow.family() if pid != slow.front and is_front(pid)), signal.SIGKILL)
+    assert upgrade.result().returncode == 1
+    slow.release("two", waits_for="nothing")
+    upgraded(slow)
+    assert get(slow, "/").text == "two 1"
 
 
 def is_front(pid: int) -> bool:

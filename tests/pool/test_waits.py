@@ -231,6 +231,51 @@ def test_a_body_that_is_gathered_while_an_application_is_renamed_is_answered(tmp
         assert data.startswith(b"HTTP/1.1 200") and data.endswith(b"100000"), data
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="applications of other users need root")
+def test_a_body_that_is_gathered_is_not_for_another_customer_of_the_same_code(tmp_path) -> None:
+    """Two applications of one document root, and one is taken away: what was begun for it ran in the other, as its user."""
+    root = site.make(tmp_path)
+    text = '[[app]]\nname = "{0}"\nhosts = ["{0}.example"]\nroot = "' + str(root) + '"\nworkers = 1\nuser = "{1}"\nenv = {{ CUSTOMER = "{0}" }}\n'
+    one, other = text.format("one", "www-data"), text.format("other", "nobody")
+    (tmp_path / "hayate.toml").write_text(one + other)
+    with Hayate(config=tmp_path / "hayate.toml") as server, socket.create_connection(("127.0.0.1", server.port), timeout=60) as s:
+        s.sendall(b"POST /count.php HTTP/1.1\r\nHost: one.example\r\nContent-Length: 100000\r\nConnection: close\r\n\r\n" + b"x" * 50000)
+        time.sleep(0.5)
+        (tmp_path / "hayate.toml").write_text(other)
+        assert server.reload().returncode == 0
+        s.sendall(b"x" * 50000)
+        data = b""
+        while chunk := s.recv(65536):
+            data += chunk
+        assert data.startswith(b"HTTP/1.1 503"), data
+
+
+def test_a_body_that_has_begun_is_taken_where_it_is(tmp_path) -> None:
+    """No worker has taken it when the zygote dies, and a reload puts another generation in the place: it cannot be begun anew there."""
+    (tmp_path / "worker.php").write_text(
+        "<?php if (is_file(__DIR__ . '/slow')) { sleep(3); }\n"
+        "while (hayate_handle_request(function () { echo 'took ', strlen(file_get_contents('php://input')); })) {}"
+    )
+    with Hayate(tmp_path, worker=tmp_path / "worker.php", workers=2) as server:
+        assert requests.get(server.url, timeout=60).text == "took 0"
+        (app,) = server.status()["apps"]
+        (tmp_path / "slow").touch()
+        for worker in app["workers"]:
+            os.kill(worker["pid"], signal.SIGSTOP)
+        with socket.create_connection(("127.0.0.1", server.port), timeout=60) as s:
+            s.sendall(b"PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 80000\r\nConnection: close\r\n\r\n" + b"x" * 40000)
+            time.sleep(0.05)
+            os.kill(app["zygote"], signal.SIGKILL)
+            time.sleep(0.5)
+            (tmp_path / "slow").unlink()
+            assert server.reload().returncode == 0
+            s.sendall(b"x" * 40000)
+            data = b""
+            while chunk := s.recv(65536):
+                data += chunk
+        assert data.startswith(b"HTTP/1.1 200") and data.endswith(b"took 80000"), data
+
+
 def test_a_slow_request_is_named_though_its_zygote_is_stopped(tmp_path) -> None:
     root = site.make(tmp_path)
     config = f'[[app]]\nname = "site"\nroot = "{root}"\nworkers = 1\nrequest_timeout = "3s"\n'

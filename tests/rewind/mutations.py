@@ -161,7 +161,7 @@ MUTATIONS = [
     _m(8, "libc repeats", "rewind/generators.c", "if (!random_seeded && rewind_control != NULL) {", "if (false) {", "test_randomness.py"),
     _m(8, "UUIDs repeat", "rewind/generators.c", "if (c == NULL || !c->uuid_numbered) {", "if (true) {", "test_randomness.py"),
     _m(8, "libraries do not notice the fork", "rewind/generators.c", "return told ? pid : pid + NOBODY;", "return pid;", "test_randomness.py"),
-    _m(8, "nobody hears of what stays", "handle.c", "\tfrozen_tell_draws();\n", "", "test_randomness.py -k log_names"),
+    _m(8, "nobody hears of what stays", "handle.c", "\tfrozen_tell();\n", "", "test_randomness.py -k log_names"),
     # 9: clocks
     _m(9, "opcache's clock stands", "clocks.c", "\topcache_set_clock((time_t)sapi_get_request_time());\n", "", "test_clocks.py"),
     _m(9, "a full opcache stays full", "opcache.c", "return wants_restart = true;", "return false;", "test_clocks.py"),

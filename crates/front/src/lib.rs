@@ -445,14 +445,24 @@ impl Front {
         let limit = self.snapshot.load().settings.limits.connections;
         let one_more = |count: usize| count.checked_add(1).filter(|count| *count <= limit);
         let before = self.connections.fetch_update(Relaxed, Relaxed, one_more).ok()?;
+        if before >= limit - limit / ROOM {
+            self.let_go(Want::Room);
+        }
+        Some(self.admitted(before))
+    }
+
+    /// Counts one that was accepted in any case: nobody else can serve it.
+    pub(crate) fn admit_at_once(self: &Arc<Self>) -> Admitted {
+        let before = self.connections.fetch_add(1, Relaxed);
+        self.admitted(before)
+    }
+
+    fn admitted(self: &Arc<Self>, before: usize) -> Admitted {
         self.metrics.connected(1);
         if before == 0 {
             self.begun.notify_one();
         }
-        if before >= limit - limit / ROOM {
-            self.let_go(Want::Room);
-        }
-        Some(Admitted(Arc::clone(self)))
+        Admitted(Arc::clone(self))
     }
 
     /// Has connections let go for what there is too little of, now and then: all threads are asked for theirs.

@@ -210,12 +210,8 @@ impl Thread {
                     let admitted = tokio::select! {
                         admitted = self.front.admit() => admitted,
                         _ = shutdown.wait_for(|stop| *stop) => {
-                            // It is this front's, whatever becomes of the listener.
-                            let (thread, addr) = (Rc::clone(self), addr.clone());
-                            spawn_local(async move {
-                                let admitted = thread.front.admit().await;
-                                thread.take_in(stream, peer, addr, admitted);
-                            });
+                            // It is this front's, whatever becomes of the listener, and may not find it open to new requests much longer.
+                            self.take_in(stream, peer, addr.clone(), self.front.admit_at_once());
                             return;
                         }
                     };

@@ -22,7 +22,7 @@ static FLOODS: Floods = Floods::new();
 /// How long the end waits for a pipe that nobody reads.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Sets the log up. To be called once; an error when its thread cannot be started.
+/// Sets the log up. To be called once; an error when its thread cannot be started yet: until it can, whoever logs writes by itself.
 pub fn init(level: LogLevel, format: LogFormat) -> io::Result<()> {
     let level = match level {
         LogLevel::Error => LevelFilter::ERROR,
@@ -31,7 +31,6 @@ pub fn init(level: LogLevel, format: LogFormat) -> io::Result<()> {
         LogLevel::Debug => LevelFilter::DEBUG,
         LogLevel::Trace => LevelFilter::TRACE,
     };
-    let _ = WRITER.set(LogWriter::stderr()?);
     hayate_pool::set_log_backlog(|| WRITER.get().map_or(0, LogWriter::waiting));
     let layer = fmt::layer().with_writer(|| Lines).with_ansi(io::stderr().is_terminal());
     let layer = match format {
@@ -47,7 +46,22 @@ pub fn init(level: LogLevel, format: LogFormat) -> io::Result<()> {
         let trace = (trace.status() == BacktraceStatus::Captured).then(|| trace.to_string());
         tracing::error!(place, trace, "a fault of Hayate's own: {}", what.unwrap_or("a panic without words"));
     }));
-    Ok(())
+    writer().map(drop)
+}
+
+fn writer() -> io::Result<&'static LogWriter> {
+    if WRITER.get().is_none() {
+        // Two at a time are one too many, which is dropped.
+        let _ = WRITER.set(LogWriter::stderr()?);
+    }
+    WRITER.get().ok_or_else(|| io::Error::other("the log has no writer"))
+}
+
+fn write(text: Vec<u8>) {
+    match writer() {
+        Ok(writer) => writer.write(text, 1),
+        Err(_) => _ = io::stderr().write_all(&text),
+    }
 }
 
 /// Says something to people, on standard error, as it stands.
@@ -101,9 +115,7 @@ fn indented(event: &[u8]) -> Vec<u8> {
 
 impl Write for Lines {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        if let Some(writer) = WRITER.get() {
-            writer.write(indented(line), 1);
-        }
+        write(indented(line));
         Ok(line.len())
     }
 

@@ -364,7 +364,7 @@ async fn serve_for(
         Some(reload) => reload.abort().await,
         None => Vec::new(),
     };
-    falling.abort().await;
+    falling.give_up().await;
     // With each signal the next of these holds, and then nothing.
     let mut patience = vec![drain_timeout];
     if replaced {

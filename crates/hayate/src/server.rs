@@ -75,7 +75,7 @@ struct Running {
 
 impl Running {
     /// What answers from now on for what an application of an earlier plan has answered for: it is called the same, or, where it was given another
-    /// name, answers to the same hosts and path, or runs the same files.
+    /// name, answers to the same hosts and path, or runs the same files for the same user in the same environment.
     fn successor_of(&self, before: &App) -> Option<&Arc<Generation>> {
         let apps: Vec<&App> = self.plan.with_php().collect();
         // Names of what runs scripts beside applications are made up, and may be those of other applications.
@@ -88,7 +88,13 @@ impl Running {
                         .position(|app| is(app) && app.hosts == before.hosts && app.path == before.path)
                 })
                 .or_else(|| {
-                    apps.iter().position(|app| is(app) && app.spec.document_root == before.spec.document_root)
+                    // One code base may serve several customers.
+                    let runs_the_same = |app: &App| {
+                        app.spec.document_root == before.spec.document_root
+                            && app.identity == before.identity
+                            && app.spec.env == before.spec.env
+                    };
+                    apps.iter().position(|app| is(app) && runs_the_same(app))
                 })
         };
         let found = match &before.beside {

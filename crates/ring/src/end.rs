@@ -51,6 +51,18 @@ impl Ring {
         self.unlock(inner);
     }
 
+    /// Whether all that waits can be submitted to another ring: nothing of their bodies has been put in. What a worker has taken counts as well.
+    pub fn can_be_moved(&self) -> bool {
+        let mut inner = self.lock();
+        let mut whole = true;
+        for index in inner.slots() {
+            let lives = inner.entry(index).life == Life::Live;
+            whole &= !lives || self.memory.slot(index).request_tail().load(Acquire) == 0;
+        }
+        self.unlock(inner);
+        whole
+    }
+
     /// Ends everything that is in it, once no worker serves it any more: each exchange gets its failure, unless its answer is whole.
     /// [`Failure::NotTaken`] is that of requests that no worker had taken, also of those that are submitted after this.
     pub fn end(&self) {

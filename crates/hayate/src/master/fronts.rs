@@ -46,18 +46,21 @@ impl Master {
     }
 
     pub(super) fn start_successor(&mut self, plan: Plan, request: u64) {
-        let started = self.take_in(plan).and_then(|(number, _)| {
-            self.last_front += 1;
-            let Some(plan) = self.plans.get(&number) else { return Err("it was forgotten".to_owned()) };
-            Front::start(self.last_front, (number, plan), &self.sockets, true, true)
-                .map(|front| (number, front))
-                .map_err(|error| format!("cannot start the front: {error:#}"))
-        });
+        let number = match self.take_in(plan) {
+            Ok((number, _)) => number,
+            Err(why) => return self.answer_upgrade(request, Some(why)),
+        };
+        self.last_front += 1;
+        let started = match self.plans.get(&number) {
+            Some(plan) => Front::start(self.last_front, (number, plan), &self.sockets, true, true)
+                .map_err(|error| format!("cannot start the front: {error:#}")),
+            None => Err("it was forgotten".to_owned()),
+        };
         match started {
-            Ok((plan, front)) => self.next = Some(Next { front, plan, request }),
+            Ok(front) => self.next = Some(Next { front, plan: number, request }),
             Err(why) => {
                 // Nobody is going to serve it, nor to accept at addresses that it alone has.
-                self.plans.retain(|number, _| *number <= self.adopted);
+                self.plans.remove(&number);
                 self.close_unwanted();
                 self.answer_upgrade(request, Some(why));
             }
@@ -189,6 +192,12 @@ impl Master {
             ToMaster::Abandoned { plan } if self.is_current(number) && plan != self.adopted => {
                 self.plans.remove(&plan);
                 self.close_unwanted();
+            }
+            ToMaster::Adopted { plan } if self.is_current(number) => {
+                tracing::error!(
+                    plan,
+                    "the front serves a configuration that the master does not know (any more); reload"
+                );
             }
             ToMaster::Adopted { .. } | ToMaster::Abandoned { .. } => {}
             ToMaster::Launch { zygote, plan, app, start } => {

@@ -213,8 +213,12 @@ impl Master {
 
     /// Goes on where another program has left off, in this process.
     fn resume(&mut self, state: State) -> Result<Purpose> {
-        logging::init(state.plan.log_level, state.plan.log_format)
-            .context("cannot start the log's thread")?;
+        if let Err(error) = logging::init(state.plan.log_level, state.plan.log_format) {
+            // There is no way back from here, and what serves needs no log.
+            tracing::error!(
+                "the log's thread cannot be started, which is tried again with each line: {error}"
+            );
+        }
         let (number, pid, wire) = state.front;
         self.sockets = state.sockets.adopt(handover::own)?;
         // As the one before has kept it.
@@ -231,7 +235,10 @@ impl Master {
             front.serves = true;
             self.retired.push((front, Instant::now().checked_add(left).unwrap_or_else(Instant::now)));
         }
-        self.last_front = number;
+        // Those of fronts that have died have left zygotes.
+        let retired = self.retired.iter().map(|(front, _)| front.number);
+        let orphans = state.zygotes.iter().map(|(front, ..)| *front);
+        self.last_front = retired.chain(orphans).fold(number, u64::max);
         self.zygotes = Zygotes::of(state.zygotes);
         self.served = true;
         // The thread that did so has ended with the program before.

@@ -17,7 +17,7 @@ mod visits;
 use std::{
     collections::HashMap,
     path::{Path, PathBuf},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use hayate_front::{
@@ -299,8 +299,7 @@ impl Plan {
         let compression = compression::resolve(source, &file.compression)?;
         let mut apps = Vec::with_capacity(file.app.len());
         let mut failures = Vec::new();
-        let until = Instant::now() + scripts::PATIENCE;
-        let all = file.app.len();
+        let mut recognised = Vec::new();
         for (i, app) in file.app.into_iter().enumerate() {
             let resolver = AppResolver {
                 source,
@@ -322,14 +321,10 @@ impl Plan {
                     failed
                 }
                 (resolved, _) => {
-                    let mut app = resolved?;
+                    let app = resolved?;
                     if app.recognised.is_some() && by_itself {
-                        // Each has its share of what is left, whatever lies below another's document root.
-                        let (now, others) =
-                            (Instant::now(), u32::try_from(all.saturating_sub(i)).unwrap_or(u32::MAX));
-                        app.find_scripts(now + until.saturating_duration_since(now) / others.max(1));
+                        recognised.push(i);
                     }
-                    app.fill_visits(&listen, trust_unix || !trusted_proxies.is_empty());
                     app
                 }
             };
@@ -339,6 +334,11 @@ impl Plan {
             && let Some(first) = failures.into_iter().next()
         {
             return Err(first);
+        }
+        reports("scripts beside applications");
+        scripts::find(&mut apps, &recognised);
+        for app in apps.iter_mut().filter(|app| app.failed.is_none()) {
+            app.fill_visits(&listen, trust_unix || !trusted_proxies.is_empty());
         }
         reports("certificates and users");
         check_routes(source, &apps)?;

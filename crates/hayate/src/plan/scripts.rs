@@ -25,8 +25,9 @@ const ENTRIES: usize = 200_000;
 const MOST: usize = 20_000;
 /// Bytes of their names: several plans are remembered, and handed from process to process.
 const NAMES: usize = 1 << 20;
-/// How long disks that are slow are looked at, for all applications: the master waits for a plan no longer than a minute.
-pub(super) const PATIENCE: Duration = Duration::from_secs(20);
+/// How long disks that are slow are looked at, for all applications, and for each at least: the master waits for a plan no longer than a minute.
+const PATIENCE: Duration = Duration::from_secs(20);
+const LEAST: Duration = Duration::from_secs(1);
 /// What is the application's: its front controller, and what Octane puts beside it for FrankenPHP to start.
 const OWN: [&str; 2] = ["index.php", "frankenphp-worker.php"];
 /// Scripts that are named to people.
@@ -52,9 +53,23 @@ impl Scripts {
     }
 }
 
+/// Finds the scripts beside those of `apps` that have these numbers. Each has its share of the time that is left, whatever lies below another's
+/// document root.
+pub(super) fn find(apps: &mut [App], recognised: &[usize]) {
+    let until = Instant::now() + PATIENCE;
+    for (n, i) in recognised.iter().enumerate() {
+        let others = u32::try_from(recognised.len().saturating_sub(n)).unwrap_or(u32::MAX).max(1);
+        let now = Instant::now();
+        let share = (until.saturating_duration_since(now) / others).max(LEAST);
+        if let Some(app) = apps.get_mut(*i) {
+            app.find_scripts(now + share);
+        }
+    }
+}
+
 impl App {
     /// Finds the scripts that are to run beside it, until that time. What they answer is no warm-up request of the application's.
-    pub(super) fn find_scripts(&mut self, until: Instant) {
+    fn find_scripts(&mut self, until: Instant) {
         let own = OWN.into_iter().chain(self.front_controller.script.as_deref());
         let own: Vec<String> = own.map(|script| format!("/{script}")).collect();
         let mut found = look(&self.spec.document_root, &self.deny, &self.hidden(), ENTRIES, until);

@@ -64,7 +64,8 @@ pub(super) async fn refer_orders(mut orders: mpsc::UnboundedReceiver<Order>, mas
             Order::Stop => master.stop(),
             Order::Reload(reply) => reply.into_iter().for_each(refer),
             Order::Upgrade(reply) => refer(reply),
-            Order::FallBack(..) => {}
+            // What takes the place of all is there already; what waits here is told so.
+            Order::FallBack(generation, _) => generation.not_replaced(),
         }
     }
 }

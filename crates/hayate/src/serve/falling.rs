@@ -47,4 +47,10 @@ impl Falling {
         self.tasks.shutdown().await;
         self.of.clear();
     }
+
+    /// The same where nothing else is going to take the place of these generations: what waits in those that do not serve is told so.
+    pub(super) async fn give_up(&mut self) {
+        self.tasks.shutdown().await;
+        self.of.drain().for_each(|(_, generation)| generation.not_replaced());
+    }
 }
