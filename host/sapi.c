@@ -30,8 +30,8 @@ static size_t read_post(char *to, size_t len)
 		}
 		total += n;
 	}
-	/* A body that breaks off is no shorter body: whoever asks is told, by connection_aborted(). The script ends at what it
-	 * says next, as PHP has it, and not here: it may have yet to note what it has stored of the body. */
+	/* A body that breaks off is no shorter body: whoever asks is told, by connection_aborted(). The script ends at what
+	 * it says next, as PHP has it, and not here: it may have yet to note what it has stored of the body. */
 	if (total < len && !request.answered && !is_stray() && hy_aborted(&request.exchange)) {
 		PG(connection_status) |= PHP_CONNECTION_ABORTED;
 	}
