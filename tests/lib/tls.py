@@ -33,6 +33,8 @@ def self_signed(
     chain, private = directory / f"{name}.pem", directory / f"{name}.key"
     names = ",".join([*(f"DNS:{host}" for host in hosts), *(f"IP:{address}" for address in addresses)])
     extensions = ["-subj", f"/CN={name}", "-addext", f"subjectAltName={names}"]
+    # Newer Pythons take no authority without.
+    extensions += ["-addext", "keyUsage=critical,digitalSignature,keyCertSign"]
     if between is None:
         openssl("req", "-x509", "-newkey", *key, "-nodes", "-keyout", private, "-out", chain, "-days", str(days), *extensions)
         return chain, private
