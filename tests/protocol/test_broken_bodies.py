@@ -19,6 +19,7 @@ ignore_user_abort(isset($_GET['stays']));
 while (ob_get_level()) { ob_end_flush(); }
 $log = __DIR__ . '/' . $_GET['log'];
 echo "begun\\n"; flush();
+file_put_contents("$log.reads", '');
 $in = fopen('php://input', 'rb');
 $n = 0;
 while (($piece = fread($in, 8192)) !== false && $piece !== '') {
@@ -60,8 +61,13 @@ def begun(server: Hayate, head: bytes, first: bytes, name: str, path: str = "/up
         piece = client.recv(65536)
         assert piece, answer
         answer += piece
-    time.sleep(0.3)  # it reads
+    reads(server, name)
     return client, answer
+
+
+def reads(server: Hayate, name: str) -> None:
+    """The script has done what it does before it reads: whoever has left by then has left at its flush()."""
+    assert wait_until((server.site / f"{name}.reads").exists), server.log_tail()
 
 
 def rest(client: socket.socket) -> bytes:
@@ -152,6 +158,7 @@ def test_over_http2(server) -> None:
     while (came := raw.receive()) is not None and (came[0] != h2.DATA or b"begun" not in came[3]):
         pass
     assert came is not None
+    reads(server, "h2")
     for _ in range(5):
         raw.send(h2.frame(h2.DATA, 0, 1, b"x" * 10_000))
     ended = False

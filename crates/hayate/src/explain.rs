@@ -422,6 +422,9 @@ async fn samples(
     Ok(samples)
 }
 
+/// How long a worker that has answered may take to rest: on a busy machine it waits for a processor in between.
+const RESTS: Duration = Duration::from_secs(5);
+
 /// CPU time of a process' first thread, in ns, when it rests: it sleeps, and has done nothing for a moment. One that waits for a processor does
 /// neither. `None`: it is gone, or does not rest for a while.
 async fn cpu_at_rest(process: i32) -> Option<u64> {
@@ -430,7 +433,8 @@ async fn cpu_at_rest(process: i32) -> Option<u64> {
     // What follows the name, which may hold anything (proc_pid_stat(5)).
     let sleeps = || -> Option<bool> { Some(read("stat")?.rsplit_once(") ")?.1.starts_with('S')) };
     let mut last = spent()?;
-    for _ in 0..500 {
+    let patience = Instant::now() + RESTS;
+    while Instant::now() < patience {
         tokio::time::sleep(Duration::from_millis(2)).await;
         let (slept, now) = (sleeps()?, spent()?);
         if slept && now == last {
