@@ -63,9 +63,6 @@ static volatile sig_atomic_t ended_by_server;
  * own signal does; a call that waits returns. */
 static void end_request(int signal, siginfo_t *info, void *context)
 {
-	if (rewind_rolls_back()) {
-		return; /* the request is over */
-	}
 	uint32_t ticket = (uint32_t)info->si_value.sival_int;
 	if (info->si_code == SI_QUEUE && info->si_pid == getppid() && !fork_end_request(ticket) &&
 	    (lifecycle_in_request() || !options.worker_mode) &&
@@ -77,9 +74,6 @@ static void end_request(int signal, siginfo_t *info, void *context)
 
 static void on_signal(int signal, siginfo_t *info, void *context)
 {
-	if (rewind_rolls_back()) {
-		return;
-	}
 	if (timer->owner == REQUEST) {
 		php_handler(signal, info, context);
 	} else if (timer->owner == TICKING && lifecycle_in_request()) {
@@ -150,8 +144,6 @@ void time_limit_startup(void)
 	zend_on_timeout = on_timeout;
 	struct sigaction ends = {.sa_sigaction = end_request, .sa_flags = SA_SIGINFO | SA_ONSTACK};
 	sigaction(ENDS_REQUEST, &ends, NULL);
-	rewind_guarded_handlers[0] = (const void *)end_request;
-	rewind_guarded_handlers[1] = (const void *)on_signal;
 }
 
 void time_limit_start(void)

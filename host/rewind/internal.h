@@ -222,10 +222,8 @@ struct control {
 	uint64_t signal_mask;
 	struct kernel_sigaction actions[MAX_SIGNALS + 1];
 	uint64_t actions_changed; /* bit n - 1: signal n */
-	bool unguarded;           /* a signal has a handler that is none of rewind_guarded_handlers */
-	volatile sig_atomic_t rolls_back;
-	uint8_t timers_set; /* bit ITIMER_* */
-	long timers_made;   /* by timer_create(), and not deleted */
+	uint8_t timers_set;       /* bit ITIMER_* */
+	long timers_made;         /* by timer_create(), and not deleted */
 	stack_t signal_stack;
 	bool signal_stack_changed;
 	bool threads_started;

@@ -24,14 +24,6 @@ static int libraries(struct dl_phdr_info *info, size_t size, void *to)
 	return 1; /* the counts are the same in every entry */
 }
 
-const void *rewind_guarded_handlers[2];
-
-static bool is_guarded(const void *handler)
-{
-	return handler == (const void *)SIG_DFL || handler == (const void *)SIG_IGN ||
-	       handler == rewind_guarded_handlers[0] || handler == rewind_guarded_handlers[1];
-}
-
 const char *process_note(void)
 {
 	struct control *c = rewind_control;
@@ -43,10 +35,8 @@ const char *process_note(void)
 		return wrong;
 	}
 	SYS4(SYS_rt_sigprocmask, SIG_BLOCK, NULL, &c->signal_mask, sizeof c->signal_mask);
-	c->unguarded = false;
 	for (int i = 1; i <= MAX_SIGNALS; i++) {
 		SYS4(SYS_rt_sigaction, i, NULL, &c->actions[i], sizeof c->signal_mask);
-		c->unguarded |= !is_guarded(c->actions[i].handler);
 	}
 	c->single_threaded = __libc_single_threaded;
 	c->actions_changed = 0;

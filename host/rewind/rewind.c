@@ -623,32 +623,15 @@ static void roll_back(void)
 	c->counters.scan_ns += scanned - started;
 	c->counters.copy_ns += now() - scanned;
 	c->active = true;
-	c->rolls_back = 0;
-	/* Also where nothing was blocked: whatever the request has done to the mask. */
 	SYS4(SYS_rt_sigprocmask, SIG_SETMASK, &c->signal_mask, NULL, sizeof c->signal_mask);
 	context_jump(&c->context);
 }
 
-bool rewind_rolls_back(void)
-{
-	return rewind_control != NULL && rewind_control->rolls_back;
-}
-
-/* Whether a handler may run that does not look at rewind_rolls_back(), or runs on a stack of the request's. */
-static bool may_be_handled(const struct control *c)
-{
-	return c->unguarded || c->actions_changed != 0 || c->signal_stack_changed || *rewind_libc_asked_for;
-}
-
 void rewind_back(void)
 {
-	struct control *c = rewind_control;
-	c->rolls_back = 1;
 	/* A handler must not run on memory that is half put back. */
-	if (may_be_handled(c)) {
-		uint64_t all = ~0ull;
-		SYS4(SYS_rt_sigprocmask, SIG_SETMASK, &all, NULL, sizeof all);
-	}
+	uint64_t all = ~0ull;
+	SYS4(SYS_rt_sigprocmask, SIG_SETMASK, &all, NULL, sizeof all);
 	context_on_stack(rewind_control->rollback_stack + ROLLBACK_STACK, roll_back);
 }
 

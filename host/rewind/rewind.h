@@ -232,10 +232,6 @@ extern void (*rewind_timer_taken)(bool by_handler);
 /* Whether somebody has asked for a function of libc's by its name, as FFI does: whoever has it may change what no note
  * is made of, such as the mask of signals. Never false again by itself. */
 extern bool *rewind_libc_asked_for;
-/* Handlers of signals that do nothing where rewind_rolls_back(), known before the point: they need not be blocked then.
- */
-extern const void *rewind_guarded_handlers[2];
-bool rewind_rolls_back(void);
 /* setitimer(2) for the host itself, whose timers a rewind leaves alone. */
 struct itimerval;
 void rewind_set_timer(int which, const struct itimerval *value);

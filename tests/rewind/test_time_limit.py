@@ -126,7 +126,7 @@ while (hayate_handle_request(static function () use (&$seen): void {
 
 
 def test_signals_that_come_while_memory_is_put_back_change_nothing(tmp_path) -> None:
-    """Their handlers are the host's own, and not blocked meanwhile. All memory is compared after each request."""
+    """Those that the host itself handles: of a limit that is over, and of a request that the server ends. All memory is compared after each request."""
     (tmp_path / "worker.php").write_text(COUNTS)
     args = ["--rewind", "on", "--rewind-verify", "1", "--warmup", "off"]
     ini = {"max_execution_time": "0"}  # the signal of a limit is there without one, and ends nothing
