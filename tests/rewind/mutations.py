@@ -118,7 +118,6 @@ MUTATIONS = [
     _m(4, "what a program inherits is unlocked", "rewind/held.c", "bool shared = (c->any_locked || by_duplicate) && made_children();", "bool shared = false;", "test_boot_locks.py -k inherits"),
     _m(4, "a warm-up request keeps its lock", "warmup.c", "\tlocks_give_back();\n", "", "test_boot_locks.py -k warm_up"),
     _m(4, "a lock that is taken once is imagined", "decline.c", "options.rewind != REWIND_OFF ? locks_taken_once() : NULL;", "NULL;", "test_boot_locks.py -k once"),
-    _m(4, "the lock of a class is imagined", "warmup.c", "\tlocks_lend(); /* those", "\tlocks_give_back(); /* those", "test_boot_locks.py -k of_a_class"),
     _m(4, "the lock of a worker's start is imagined", "worker_start.c", "\tlocks_lend();", "\tlocks_give_back();", "test_boot_locks.py -k began_with"),
     _m(4, "two shared locks are one", "locks.c", "locks[i].inode == locks[of].inode && held(locks[i].fd) == 0", "locks[i].inode == locks[of].inode", "test_boot_locks.py -k shared"),
     _m(4, "a declined boot ends without its locks", "again.c", "if (locks_lost() == NULL) {", "if (false) {", "test_boot_locks.py -k declined"),
