@@ -24,10 +24,8 @@ static uint8_t *kept;
 static off_t kept_size;
 static char *names; /* of temporary ones, PATH_MAX for each file */
 
-/* In kept memory. */
-static struct {
-	bool replaced; /* one is not what the boot would have */
-} * state;
+/* Whether one is not what the boot would have. */
+static bool *replaced;
 
 size_t boot_files_list(struct boot_file **list)
 {
@@ -159,12 +157,12 @@ void boot_files_note(void)
 {
 	zend_resource *resource;
 	struct writer writer;
-	if (state == NULL) {
-		state = rewind_keep(sizeof *state);
+	if (replaced == NULL) {
+		replaced = rewind_keep(sizeof *replaced);
 		files = rewind_keep(MOST_FILES * sizeof *files);
 		names = rewind_keep((size_t)MOST_FILES * PATH_MAX);
 		kept = rewind_keep(MOST_KEPT);
-		if (state == NULL || files == NULL || names == NULL || kept == NULL) {
+		if (replaced == NULL || files == NULL || names == NULL || kept == NULL) {
 			zygote_failed("no memory for notes of the boot's files");
 		}
 	}
@@ -197,10 +195,10 @@ void boot_files_note(void)
 
 void boot_files_note_replaced(void)
 {
-	state->replaced = true;
+	*replaced = true;
 }
 
 bool boot_files_replaced(void)
 {
-	return state != NULL && state->replaced;
+	return replaced != NULL && *replaced;
 }

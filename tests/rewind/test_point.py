@@ -78,9 +78,13 @@ def test_requests_wait_for_what_takes_the_place_of_a_boot_that_cannot_serve(dire
         (directory / "again").touch()
         os.kill(modes.application(server)["zygote"], 9)
         answers = set()
-        while "forked" not in answers:
+
+        def forked() -> bool:
             answers.add(modes.get(server))
             assert modes.application(server)["unavailable"] is None
+            return "forked" in answers
+
+        assert wait_until(forked, 60), answers
         assert modes.application(server)["fallback"]["to"] == "fork"
         assert answers <= {"rewound", "forked"}
 

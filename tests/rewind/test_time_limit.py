@@ -7,10 +7,6 @@ his timer of one second ends. So a request whose limit is to end it goes on unti
 
 from __future__ import annotations
 
-import os
-import signal
-import threading
-
 import pytest
 import requests
 
@@ -114,47 +110,6 @@ def test_nobody_takes_the_limit_from_those_who_come_later(ask) -> None:
         assert ask(f"foreign={what}&burn=0")[:2] == (200, "ended"), what
         status, said, used = ask("burn=20")
         assert (status, said) == (500, "timed out") and used >= 0.5, (what, used)
-
-
-COUNTS = r"""<?php
-$seen = array_fill(0, 20000, 'boot');
-while (hayate_handle_request(static function () use (&$seen): void {
-    echo count(array_keys($seen, 'boot'));
-    foreach ([3, 777, 5000, 19000] as $i) { $seen[$i] = bin2hex(random_bytes(40)); }
-})) { /* until the server ends it */ }
-"""
-
-
-def test_signals_that_come_while_memory_is_put_back_change_nothing(tmp_path) -> None:
-    """Those that the host itself handles: of a limit that is over, and of a request that the server ends. All memory is compared after each request."""
-    (tmp_path / "worker.php").write_text(COUNTS)
-    args = ["--rewind", "on", "--rewind-verify", "1", "--warmup", "off"]
-    ini = {"max_execution_time": "0"}  # the signal of a limit is there without one, and ends nothing
-    with (
-        Hayate(tmp_path, workers=1, worker=tmp_path / "worker.php", ini=ini, args=args) as server,
-        requests.Session() as session,
-    ):
-        assert session.get(server.url).text == "20000"
-        (app,) = server.status()["apps"]
-        (worker,) = app["workers"]
-        over, sent = threading.Event(), []
-
-        def disturb() -> None:
-            while not over.wait(0.0002):
-                for number in (signal.SIGPROF, signal.SIGRTMIN + 2):
-                    os.kill(worker["pid"], number)
-                    sent.append(number)
-
-        other = threading.Thread(target=disturb)
-        other.start()
-        try:
-            assert {session.get(server.url).text for _ in range(500)} == {"20000"}
-        finally:
-            over.set()
-            other.join()
-        assert len(sent) > 500
-        (app,) = server.status()["apps"]
-        assert app["restarts"] == {} and [one["pid"] for one in app["workers"]] == [worker["pid"]], app
 
 
 def test_an_internal_function_is_ended_with_its_process(ask) -> None:

@@ -609,9 +609,12 @@ impl Supervisor {
         let boots = self.host.as_ref().is_none_or(|host| !host.ready);
         let none = self.shared.table().workers.is_empty();
         // What waits for a boot here can be served by a successor at once.
-        let ring = self.shared.ring();
-        let left_over = ending.quiet_since.is_some() || (ring.successor().is_some() && ring.can_be_moved());
-        ending.until <= Instant::now() || (none && (ending.asked || (boots && left_over)))
+        let moves = || {
+            let ring = self.shared.ring();
+            ring.successor().is_some() && ring.can_be_moved()
+        };
+        let left_over = || ending.quiet_since.is_some() || moves();
+        ending.until <= Instant::now() || (none && (ending.asked || (boots && left_over())))
     }
 
     async fn finish(&mut self) {
