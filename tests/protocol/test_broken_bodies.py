@@ -34,6 +34,22 @@ EARLY = """<?php
 while (ob_get_level()) { ob_end_flush(); }
 header('Content-Length: 5'); echo 'early'; flush();
 """
+#: Says all of its answer at once, none of which has a body of its own, and only then reads.
+QUIET = """<?php
+ignore_user_abort(true);
+while (ob_get_level()) { ob_end_flush(); }
+$log = __DIR__ . '/' . $_GET['log'];
+if ($_GET['says'] === 'file') { header('X-Sendfile: ' . __DIR__ . '/sent.txt'); } else { http_response_code((int) $_GET['says']); }
+echo ' '; flush();
+file_put_contents("$log.reads", '');
+$n = 0;
+$in = fopen('php://input', 'rb');
+while (($piece = fread($in, 8192)) !== false && $piece !== '') {
+    $n += strlen($piece);
+}
+echo str_repeat('x', 1 << 20);
+file_put_contents("$log.end", connection_aborted() ? "aborted after $n" : "all $n");
+"""
 LIMIT = 40_000
 
 
@@ -44,9 +60,11 @@ def server(request, tmp_path_factory):
     root.chmod(0o777)
     (root / "upload.php").write_text(UPLOAD)
     (root / "early.php").write_text(EARLY)
+    (root / "quiet.php").write_text(QUIET)
+    (root / "sent.txt").write_text("sent")
     (root / "ok.php").write_text("<?php echo 'ok';")
     worker = f'worker = "{GENERIC_WORKER}"\n' if request.param == "worker" else ""
-    config = f'http2_prior_knowledge = true\n[limits]\nbody_size = "{LIMIT}"\n[[app]]\nroot = "{root}"\nworkers = 2\n{worker}'
+    config = f'http2_prior_knowledge = true\n[limits]\nbody_size = "{LIMIT}"\n[[app]]\nroot = "{root}"\nworkers = 2\nsendfile_roots = ["{root}"]\n{worker}'
     with Hayate(config=config) as server:
         server.site = root
         yield server
@@ -209,3 +227,31 @@ def test_expect_continue(server) -> None:
         answer += rest(client)
         # Whether the beginning and the end go out together is a matter of time.
         assert b"stored 5\n" in answer and answer.endswith((b"0\r\n\r\n", b"stored 5\n"))
+
+
+@pytest.mark.parametrize("says", ["200", "204", "304", "file"])
+def test_a_script_that_answers_without_a_body_still_reads_all_of_its_requests(server, says):
+    name = f"quiet-{says}"
+    with socket.create_connection(("127.0.0.1", server.port), timeout=60) as client:
+        client.sendall(f"PUT /quiet.php?log={name}&says={says} HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Length: {LIMIT}\r\n\r\n".encode())
+        client.sendall(b"a" * 1000)
+        reads(server, name)
+        time.sleep(0.2)
+        client.sendall(b"a" * (LIMIT - 1000))
+        answer = b""
+        while piece := client.recv(65536):
+            answer += piece
+    assert answer.startswith(f"HTTP/1.1 {'200' if says == 'file' else says} ".encode()), answer[:200]
+    assert says != "file" or answer.endswith(b"\r\n\r\nsent"), answer[:200]
+    end = server.site / f"{name}.end"
+    assert wait_until(lambda: end.exists() and end.read_text()), server.log_tail()
+    assert end.read_text() == f"all {LIMIT}"
+
+
+@pytest.mark.parametrize("says", ["204", "file"])
+def test_one_that_answers_without_a_body_hears_that_its_requests_broke_off(server, says):
+    name = f"quiet-broken-{says}"
+    with socket.create_connection(("127.0.0.1", server.port), timeout=60) as client:
+        client.sendall(f"PUT /quiet.php?log={name}&says={says} HTTP/1.1\r\nHost: a\r\nContent-Length: {LIMIT}\r\n\r\n".encode() + b"a" * 1000)
+        reads(server, name)
+    never_whole(server, name)

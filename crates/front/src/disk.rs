@@ -2,7 +2,8 @@
 //! requests that do not need it.
 //!
 //! It promises that nobody waits longer than [`PATIENCE`], that one place in the file system occupies [`PER_PLACE`] threads at most, however
-//! it hangs, and that all threads are there from the start: a limit on processes that is reached later costs nothing.
+//! it hangs, and that all threads are there from the start: a limit on processes that is reached later costs nothing. Where no more requests
+//! come, most of them go.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -117,6 +118,10 @@ struct Shared {
 #[derive(Default)]
 struct Queue {
     ready: VecDeque<(Arc<Lane>, Work)>,
+    /// Threads that have started and not ended.
+    threads: usize,
+    /// Of them so many at most wait for work, once little of it is to come; `None`: all do.
+    enough: Option<usize>,
     closed: bool,
 }
 
@@ -165,10 +170,13 @@ impl Disk {
         let shared = Arc::new(Shared { queue: Mutex::default(), more: Condvar::new(), patience });
         for started in 0..threads {
             let of_thread = Arc::clone(&shared);
+            // Before it is there, since it may look at once.
+            shared.queue.lock().threads += 1;
             let thread = thread::Builder::new().name("disk".into()).spawn(move || of_thread.work());
             match thread {
                 Ok(_) => {}
                 Err(error) if started >= Disk::LEAST_THREADS => {
+                    shared.queue.lock().threads -= 1;
                     tracing::warn!("only {started} of {threads} threads for files could be started: {error}");
                     break;
                 }
@@ -182,6 +190,13 @@ impl Disk {
             }
         }
         Ok(Disk(Arc::new(Pool { shared, places: Mutex::default() })))
+    }
+
+    /// Has all threads end that have nothing to do, but for as many as one place that hangs leaves one of. For a front that was replaced: what a
+    /// slow client still reads may take an hour, and threads count as processes.
+    pub(crate) fn dwindle(&self) {
+        self.0.shared.queue.lock().enough = Some(PER_PLACE + 1);
+        self.0.shared.more.notify_all();
     }
 
     /// A place in the file system that may hang by itself, such as a document root. The same for the same path, so that what hangs is
@@ -224,7 +239,8 @@ impl Shared {
                 if let Some(next) = queue.ready.pop_front() {
                     break next;
                 }
-                if queue.closed {
+                if queue.closed || queue.enough.is_some_and(|enough| queue.threads > enough) {
+                    queue.threads = queue.threads.saturating_sub(1);
                     return;
                 }
                 self.more.wait(&mut queue);
@@ -501,6 +517,34 @@ mod tests {
         // Four threads, so they may pass each other by a little.
         let early = done.lock().iter().take(100).filter(|which| **which == 2).count();
         assert!((30..=70).contains(&early), "{early} of 100");
+    }
+
+    #[tokio::test]
+    async fn threads_that_nobody_needs_any_more_end_and_the_others_work_on() {
+        let disk = Disk::with_patience(Disk::THREADS, Duration::from_secs(30)).unwrap();
+        let (hanging, fine) = (disk.place(Path::new("/hanging")), disk.place(Path::new("/fine")));
+        let (release, gate) = mpsc::channel::<()>();
+        let gate = Arc::new(Mutex::new(gate));
+        let stuck: Vec<_> = (0..PER_PLACE)
+            .map(|_| {
+                let gate = Arc::clone(&gate);
+                hanging.start(move || gate.lock().recv().is_ok())
+            })
+            .collect();
+        let threads = || disk.0.shared.queue.lock().threads;
+        assert_eq!(threads(), Disk::THREADS);
+        disk.dwindle();
+        while threads() > PER_PLACE + 1 {
+            thread::yield_now();
+        }
+        for n in 0..100 {
+            assert_eq!(fine.start(move || n).await.unwrap(), n);
+        }
+        drop(release);
+        for stuck in stuck {
+            assert!(!stuck.await.unwrap());
+        }
+        assert_eq!((threads(), hanging.start(|| 7).await.unwrap()), (PER_PLACE + 1, 7));
     }
 
     #[tokio::test]

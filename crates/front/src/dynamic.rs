@@ -157,7 +157,7 @@ pub(crate) async fn answer(
         site.metrics.queue_wait.observe(waited.as_secs_f64());
     }
     let pump = pump.filter(|pump| !pump.is_done());
-    let reply = translate(site, ring, client, head, job, pump).await;
+    let reply = translate(site, ring, client, exchange, head, job, pump).await.map_err(spoilt)?;
     Ok((reply, waited))
 }
 

@@ -269,4 +269,30 @@ impl Pump {
         self.done = true;
         Poll::Ready(result)
     }
+
+    /// Moves the rest, of whose script nobody takes the answer any more, as long as the script runs and its client stays. It fails where the
+    /// body does before that.
+    pub(crate) async fn rest(
+        mut self: Box<Self>,
+        exchange: &mut Exchange<'_>,
+        job: &mut Job,
+    ) -> Result<(), BodyFailure> {
+        poll_fn(|cx| {
+            loop {
+                // One that has given its answer before the body failed needs no more of it.
+                let answered = job.remaining().is_some();
+                if let Poll::Ready(moved) = self.poll(cx, exchange, job) {
+                    return Poll::Ready(
+                        moved.or_else(|failure| if answered { Ok(()) } else { Err(failure) }),
+                    );
+                }
+                match job.poll_body(cx) {
+                    Poll::Ready(Some(Ok(_))) => {}
+                    Poll::Ready(_) => return Poll::Ready(Ok(())),
+                    Poll::Pending => return exchange.poll_gone(cx).map(|()| Err(BodyFailure::Left)),
+                }
+            }
+        })
+        .await
+    }
 }

@@ -11,7 +11,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use hayate_http::{Answer, Head, phrase};
+use hayate_http::{Answer, Exchange, Head, phrase};
 use hayate_ring::{Exchange as Job, ResponseHead, Ring};
 
 use crate::{
@@ -21,7 +21,7 @@ use crate::{
     promise::Promise,
     relay::Relay,
     reply::{Body, Reply, set},
-    request_body::{Keep, Pump},
+    request_body::{BodyFailure, Keep, Pump},
     route,
     route::{Found, Named},
     shown::Shown,
@@ -62,15 +62,16 @@ fn meaning(name: &[u8]) -> Meaning {
     }
 }
 
-/// Makes the answer of what the worker wrote.
+/// Makes the answer of what the worker wrote. Where no body of the script's goes out, the script has had its request's before.
 pub(crate) async fn translate(
     site: &Arc<Site>,
     ring: &Arc<Ring>,
     client: &Client<'_>,
+    exchange: &mut Exchange<'_>,
     head: ResponseHead,
     mut job: Job,
-    pump: Option<Box<Pump>>,
-) -> Box<Reply> {
+    mut pump: Option<Box<Pump>>,
+) -> Result<Box<Reply>, BodyFailure> {
     // Informational answers are not the script's to give in this way, and one alone would not be an answer.
     let status = if (200..1000).contains(&head.status) { head.status } else { 500 };
     let reason = head.reason().filter(|reason| *reason != phrase(status).as_bytes()).map(<[u8]>::to_vec);
@@ -127,21 +128,24 @@ pub(crate) async fn translate(
             dropped(site, client, b"Content-Type");
         }
     }
+    let bodiless = file.is_some() || status == 204 || status == 304 || client.head.method() == b"HEAD";
+    // Nobody moves it later. And its file is not to be held while another one is waited for.
+    if bodiless && let Some(pump) = pump.take() {
+        pump.rest(exchange, &mut job).await?;
+    }
     if let Some((roots, absolute, path)) = file {
         job.discard();
-        // Its body's file is not needed any more, and not to be held while another one is waited for.
-        drop(pump);
         let path = answer.bytes().get(path).unwrap_or_default().to_vec();
-        return Box::pin(send_file(site, client.head, client.keep, answer, roots, absolute, &path)).await;
+        return Ok(Box::pin(send_file(site, client.head, client.keep, answer, roots, absolute, &path)).await);
     }
     if status == 204 || status == 304 {
         job.discard();
-        return Reply::new(answer, Body::None);
+        return Ok(Reply::new(answer, Body::None));
     }
     if client.head.method() == b"HEAD" {
         job.discard();
         // What the script would have sent is unknown, unless it says so.
-        return Reply::new(answer, length.map_or(Body::Unknown, Body::Left));
+        return Ok(Reply::new(answer, length.map_or(Body::Unknown, Body::Left)));
     }
     let whole = match job.remaining() {
         Some(left) => whole(&mut job, left).await,
@@ -157,7 +161,7 @@ pub(crate) async fn translate(
         (Some(said), _) => Some(Promise::new(said, &site.name, client.id)),
         (None, _) => None,
     };
-    reply
+    Ok(reply)
 }
 
 /// An answer before the answer; `None` where it would be none.
