@@ -10,6 +10,7 @@ import os
 import pathlib
 import shutil
 import subprocess
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -17,6 +18,8 @@ import pytest
 
 from lib.process import ServerError
 from lib.servers import BASE_INI, PHP_VERSION, ROOT, Hayate, NginxFpm
+
+from .browser import Browser
 
 HERE = pathlib.Path(__file__).parent
 #: Whom the servers run as.
@@ -209,3 +212,20 @@ def server(
     else:
         args += ["--mode", "classic"]
     return Hayate(site.root, workers=workers, ini=site.ini, args=args, user=USER)
+
+
+def recognised(site: Site, *args: str) -> tuple[str, str]:
+    """How a server serves it that nobody told: the mode, and what it said."""
+    # OPcache keeps nothing that was written within two seconds; a project that is served is older.
+    for path in site.root.rglob("*.php"):
+        os.utime(path, (time.time() - 60, time.time() - 60))
+    with Hayate(site.root, workers=1, ini=site.ini, user=USER, args=args) as server:
+        assert Browser(server.url).get("/people/ada").text == "ada at /people/ada?"
+        (app,) = server.status()["apps"]
+        return app["mode"], server.log()
+
+
+def change(path: pathlib.Path, old: str, new: str) -> None:
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
