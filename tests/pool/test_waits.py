@@ -8,6 +8,7 @@ from __future__ import annotations
 import concurrent.futures
 import os
 import pathlib
+import shutil
 import signal
 import socket
 import time
@@ -250,13 +251,69 @@ def test_a_body_that_is_gathered_is_not_for_another_customer_of_the_same_code(tm
         assert data.startswith(b"HTTP/1.1 503"), data
 
 
+def test_a_body_that_is_gathered_is_not_for_another_customer_of_the_same_name(tmp_path) -> None:
+    """Both are called by the last name of their directory, and one takes the other's place."""
+    tmp_path.chmod(0o755)
+    roots = []
+    for customer in ("one", "other"):
+        (tmp_path / customer).mkdir(mode=0o755)
+        roots.append(site.make(tmp_path / customer))
+    assert roots[0].name == roots[1].name
+    text = '[[app]]\nhosts = ["{0}.example"]\nroot = "{1}"\nworkers = 1\nuser = "{2}"\n'
+    (tmp_path / "hayate.toml").write_text(text.format("one", roots[0], "www-data"))
+    with Hayate(config=tmp_path / "hayate.toml") as server, socket.create_connection(("127.0.0.1", server.port), timeout=60) as s:
+        s.sendall(b"POST /count.php HTTP/1.1\r\nHost: one.example\r\nContent-Length: 100000\r\nConnection: close\r\n\r\n" + b"x" * 50000)
+        time.sleep(0.5)
+        (tmp_path / "hayate.toml").write_text(text.format("other", roots[1], "nobody"))
+        assert server.reload().returncode == 0
+        s.sendall(b"x" * 50000)
+        data = b""
+        while chunk := s.recv(65536):
+            data += chunk
+        assert data.startswith(b"HTTP/1.1 503"), data
+
+
+@pytest.mark.parametrize("mode", ["classic", "worker"])
+@pytest.mark.parametrize("removed", [False, True], ids=["kept", "removed"])
+def test_a_body_that_comes_during_a_deployment_is_for_one_release(tmp_path, mode, removed) -> None:
+    """The script of the old release ran beside the library of the new one; where the old release had been removed, nothing ran, and that was 200."""
+    tmp_path.chmod(0o755)
+    for release in ("one", "two"):
+        (tmp_path / release).mkdir(mode=0o755)
+        (tmp_path / release / "library.php").write_text(f"<?php const LIBRARY = '{release}';")
+        (tmp_path / release / "index.php").write_text(
+            f"<?php require_once __DIR__ . '/library.php'; echo 'script of {release}, library of ', LIBRARY, ', ', strlen(file_get_contents('php://input')), ' bytes';"
+        )
+        (tmp_path / release / "worker.php").write_text(
+            "<?php require __DIR__ . '/library.php'; while (hayate_handle_request(function () { include $_SERVER['SCRIPT_FILENAME']; })) {}"
+        )
+    current = tmp_path / "current"
+    current.symlink_to("one")
+    worker = f'worker = "{current}/worker.php"\n' if mode == "worker" else ""
+    config = f'[[app]]\nroot = "{current}"\nworkers = 1\n{worker}'
+    with Hayate(config=config) as server, socket.create_connection(("127.0.0.1", server.port), timeout=60) as s:
+        s.sendall(b"POST /index.php HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\nConnection: close\r\n\r\nabc")
+        time.sleep(0.5)
+        current.unlink()
+        current.symlink_to("two")
+        assert server.reload().returncode == 0
+        if removed:
+            shutil.rmtree(tmp_path / "one")
+        s.sendall(b"defghij")
+        data = b""
+        while chunk := s.recv(65536):
+            data += chunk
+        assert data.startswith(b"HTTP/1.1 200") and data.endswith(b"script of two, library of two, 10 bytes"), (data, server.log_tail())
+
+
 def test_a_body_that_has_begun_is_taken_where_it_is(tmp_path) -> None:
     """No worker has taken it when the zygote dies, and a reload puts another generation in the place: it cannot be begun anew there."""
     (tmp_path / "worker.php").write_text(
         "<?php if (is_file(__DIR__ . '/slow')) { sleep(3); }\n"
         "while (hayate_handle_request(function () { echo 'took ', strlen(file_get_contents('php://input')); })) {}"
     )
-    with Hayate(tmp_path, worker=tmp_path / "worker.php", workers=2) as server:
+    config = f'[[app]]\nroot = "{tmp_path}"\nworker = "{tmp_path}/worker.php"\nworkers = 2\nrequest_buffering = false\n'
+    with Hayate(config=config) as server:
         assert requests.get(server.url, timeout=60).text == "took 0"
         (app,) = server.status()["apps"]
         (tmp_path / "slow").touch()

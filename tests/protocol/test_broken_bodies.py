@@ -7,6 +7,7 @@ import socket
 import time
 
 import pytest
+import requests
 
 from lib.process import wait_until
 from lib.servers import GENERIC_WORKER, Hayate
@@ -55,6 +56,16 @@ LIMIT = 40_000
 
 @pytest.fixture(scope="module", params=["classic", "worker"])
 def server(request, tmp_path_factory):
+    yield from serving(request.param, tmp_path_factory, "request_buffering = false\n")
+
+
+@pytest.fixture(scope="module", params=["classic", "worker"])
+def gathering(request, tmp_path_factory):
+    """As it is where nobody asks for anything else."""
+    yield from serving(request.param, tmp_path_factory, "")
+
+
+def serving(mode: str, tmp_path_factory, more: str):
     root = tmp_path_factory.mktemp("broken") / "site"
     root.mkdir()
     root.chmod(0o777)
@@ -63,8 +74,8 @@ def server(request, tmp_path_factory):
     (root / "quiet.php").write_text(QUIET)
     (root / "sent.txt").write_text("sent")
     (root / "ok.php").write_text("<?php echo 'ok';")
-    worker = f'worker = "{GENERIC_WORKER}"\n' if request.param == "worker" else ""
-    config = f'http2_prior_knowledge = true\n[limits]\nbody_size = "{LIMIT}"\n[[app]]\nroot = "{root}"\nworkers = 2\nsendfile_roots = ["{root}"]\n{worker}'
+    worker = f'worker = "{GENERIC_WORKER}"\n' if mode == "worker" else ""
+    config = f'http2_prior_knowledge = true\n[limits]\nbody_size = "{LIMIT}"\n[[app]]\nroot = "{root}"\nworkers = 2\nsendfile_roots = ["{root}"]\n{more}{worker}'
     with Hayate(config=config) as server:
         server.site = root
         yield server
@@ -255,3 +266,28 @@ def test_one_that_answers_without_a_body_hears_that_its_requests_broke_off(serve
         client.sendall(f"PUT /quiet.php?log={name}&says={says} HTTP/1.1\r\nHost: a\r\nContent-Length: {LIMIT}\r\n\r\n".encode() + b"a" * 1000)
         reads(server, name)
     never_whole(server, name)
+
+
+@pytest.mark.parametrize("method", ["PUT", "PATCH", "DELETE", "GET"])
+@pytest.mark.parametrize("breaks", ["leaves", "garbage", "too much"])
+def test_a_script_meets_no_part_of_a_body_unless_it_is_asked_for(gathering, method, breaks):
+    """As behind nginx: half a file is stored by nobody."""
+    name = f"{method}-{breaks}"
+    with socket.create_connection(("127.0.0.1", gathering.port), timeout=60) as client:
+        client.sendall(f"{method} /upload.php?log={name} HTTP/1.1\r\nHost: a\r\n".encode() + CHUNKED + b"\r\n8ca0\r\n" + b"a" * 36_000 + b"\r\n")
+        time.sleep(0.5)
+        assert not (gathering.site / f"{name}.reads").exists()
+        if breaks == "garbage":
+            client.sendall(b"no chunk\r\n")
+        elif breaks == "too much":
+            client.sendall(b"2000\r\n" + b"a" * 8192 + b"\r\n")
+        if breaks != "leaves":
+            assert client.recv(65536).startswith(b"HTTP/1.1 4")
+    assert requests.get(f"{gathering.url}/ok.php", timeout=60).text == "ok"
+    assert not (gathering.site / f"{name}.reads").exists()
+
+
+def test_one_that_is_whole_is_read_as_a_whole(gathering):
+    answer = requests.put(f"{gathering.url}/upload.php?log=whole", data=iter([b"a" * 30_000, b"b" * 9_000]), timeout=60)
+    assert answer.text == "begun\nstored 39000\n"
+    assert (gathering.site / "whole.end").read_text() == "all 39000"

@@ -144,7 +144,7 @@ def test_what_frames_a_message_is_not_in_a_hint(server) -> None:
 
 
 def test_a_client_that_waits_for_leave_to_send_its_body(server) -> None:
-    """100 Continue is the server's, 103 the script's: a PUT is passed on as it comes, so the hints may come first."""
+    """100 Continue is the server's, 103 the script's."""
     body = b"x" * 1000
     for method in ("POST", "PUT"):
         with socket.create_connection(("127.0.0.1", server.port), timeout=60) as sock:

@@ -31,6 +31,7 @@ write_timeout = "3s"
 [[app]]
 root = "%s"
 workers = 2
+request_buffering = false
 """
 
 PROTOCOL_ERROR, FLOW_CONTROL_ERROR, FRAME_SIZE_ERROR, ENHANCE_YOUR_CALM = 1, 3, 6, 11

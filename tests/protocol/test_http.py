@@ -161,12 +161,12 @@ def test_a_gibibyte_down_leaves_memory_flat(server) -> None:
 
 @pytest.mark.parametrize(
     ("method", "mib"),
-    # Passed on while it comes, the one; the other, as nginx does it, when all of it is in a temporary file.
+    # Passed on while it comes, the one, since that is asked for; the other, as nginx does it, when all of it is in a temporary file.
     [("PUT", 1024), ("POST", 256)],
 )
 def test_large_uploads_leave_memory_flat(hayate_command, tmp_path, method, mib) -> None:
     root = site.make(tmp_path)
-    config = f'[limits]\nbody_size = "2G"\n[[app]]\nroot = "{root}"\n'
+    config = f'[limits]\nbody_size = "2G"\n[[app]]\nroot = "{root}"\nrequest_buffering = false\n'
     with Hayate(config=config, workers=2, ini={"post_max_size": "0"}) as server:
 
         def blocks() -> Iterator[bytes]:

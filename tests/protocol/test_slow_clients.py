@@ -109,14 +109,23 @@ def unchunked(body: bytes) -> bytes:
             return b"".join(parts)
 
 
-def test_a_script_may_read_while_the_client_still_sends(server) -> None:
+@pytest.fixture(scope="module")
+def streaming(hayate_command, tmp_path_factory) -> Iterator[Hayate]:
+    """Its scripts may read while clients send."""
+    root = site.make(tmp_path_factory.mktemp("streaming"))
+    with Hayate(config=f'[[app]]\nroot = "{root}"\nworkers = 2\nrequest_buffering = false\n') as hayate:
+        hayate.root = root
+        yield hayate
+
+
+def test_a_script_may_read_while_the_client_still_sends(streaming) -> None:
     # Not the body of a POST, which PHP reads to its end first; and in blocks of 8192 bytes, since PHP takes less for
     # the end.
-    (server.root / "talk.php").write_text(
+    (streaming.root / "talk.php").write_text(
         "<?php while (ob_get_level()) { ob_end_clean(); } $in = fopen('php://input', 'rb');"
         "while (($block = fread($in, 8192)) !== '') { echo strtoupper($block[0]), strlen($block), ';'; flush(); }"
     )
-    with connect(server) as s:
+    with connect(streaming) as s:
         s.sendall(b"PUT /talk.php HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n")
         for letter in (b"a", b"b", b"c"):
             s.sendall(b"2000\r\n%s\r\n" % (letter * 8192))

@@ -310,7 +310,7 @@ def test_a_body_in_chunks_of_a_byte_is_written_in_blocks(hayate_command, tmp_pat
 
 def test_a_trickled_body_does_not_hold_a_worker_that_others_wait_for(hayate_command, tmp_path) -> None:
     root = site.make(tmp_path)
-    with Hayate(root, workers=2) as server:
+    with Hayate(config=f'[[app]]\nroot = "{root}"\nworkers = 2\nrequest_buffering = false\n') as server:
         trickle = connect(server)
         trickle.sendall(b"PUT /count.php HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n" + b"x" * 10_000)
         done = threading.Event()

@@ -1,27 +1,35 @@
 //! Requests that a script answers: their way into the ring, and what becomes of those that get no answer.
 
-use std::{future::poll_fn, io::ErrorKind, net::IpAddr, pin::pin, sync::Arc, task::Poll, time::Duration};
+use std::{
+    future::poll_fn, io::ErrorKind, net::IpAddr, pin::pin, rc::Rc, sync::Arc, task::Poll, time::Duration,
+};
 
 use hayate_http::{Exchange, Head, Version};
 use hayate_ring::{Exchange as Job, Failure, HeadTooLarge, ResponseHead, Ring, Slot};
 
 use crate::{
-    Settings,
-    by_address::Held,
+    Settings, by_address,
     connection::Peer,
     field::Field,
     forwarded,
     reply::Reply,
     request_body::{BodyFailure, Keep, Pump},
-    route::Script,
+    route::{self, Found, Script},
     site::{Backend, Site},
     target::Target,
+    thread::{Held, Thread},
     translate::{informational, translate},
 };
 
 /// What the front knows of a request.
 #[derive(Clone, Copy)]
 pub(crate) struct Client<'a> {
+    pub(crate) thread: &'a Thread,
+    /// What was configured when it came.
+    pub(crate) snapshot: &'a Held,
+    /// By what its site was chosen then: the host, empty if it names none, and the path, decoded and normalised.
+    pub(crate) name: &'a str,
+    pub(crate) asked: &'a [u8],
     pub(crate) head: &'a Head,
     pub(crate) peer: &'a Peer,
     /// Where a trusted proxy says that the request comes from.
@@ -29,12 +37,12 @@ pub(crate) struct Client<'a> {
     /// Who is counted where there is a limit for each; `None`: a proxy of many visitors, or nobody knows.
     pub(crate) visitor: Option<IpAddr>,
     /// What counts it there, as one of its visitor's requests.
-    pub(crate) turn: Option<&'a Arc<Held>>,
+    pub(crate) turn: Option<&'a Arc<by_address::Held>>,
     pub(crate) https: bool,
     pub(crate) host: &'a str,
     pub(crate) port: Option<u16>,
     pub(crate) target: Target<'a>,
-    /// The target's path, decoded and normalised.
+    /// The same path, or what a rule has made of it.
     pub(crate) path: &'a [u8],
     pub(crate) id: &'a str,
     /// Where bodies wait, and how much of them may.
@@ -61,6 +69,9 @@ pub(crate) enum NoAnswer {
     Failed(Failed),
 }
 
+/// How long a reload is given to say to the front what it has said to rings.
+const MOMENT: Duration = Duration::from_millis(5);
+
 /// What is answered instead.
 pub(crate) struct Failed {
     pub(crate) status: u16,
@@ -81,6 +92,37 @@ fn is_idempotent(method: &[u8]) -> bool {
     matches!(method, b"GET" | b"HEAD" | b"OPTIONS" | b"PUT" | b"DELETE" | b"TRACE")
 }
 
+/// What a request is for, when it was configured anew while its body came or it stood in line: no script runs in another release than its own,
+/// nor for another customer. `None` while nothing has changed, or where a rule has said which site it is.
+async fn routed_anew(
+    client: &Client<'_>,
+    site: &Arc<Site>,
+    seen: &mut Held,
+) -> Result<Option<(Arc<Site>, Arc<Script>)>, NoAnswer> {
+    let now = client.thread.snapshot();
+    if Rc::ptr_eq(&now, seen) {
+        return Ok(None);
+    }
+    let asked = |of: &Held| of.routes.pick(client.name, client.asked).cloned();
+    let before = asked(client.snapshot);
+    *seen = now;
+    if !before.is_some_and(|before| Arc::ptr_eq(&before, site)) {
+        return Ok(None);
+    }
+    let gone = || {
+        no_answer(
+            503,
+            "what answered here is not configured any more; it was taken away while this request came",
+        )
+    };
+    let site = asked(seen).ok_or_else(gone)?;
+    let found = route::resolve(&site, client.path).await;
+    match found.map_err(|error| no_answer(503, format!("{}: {error}", site.place.path().display())))? {
+        Found::Script(script) => Ok(Some((site, script))),
+        _ => Err(gone()),
+    }
+}
+
 /// Runs a script. The tuple's second half is how long the request waited for a worker.
 pub(crate) async fn answer(
     settings: &Settings,
@@ -89,7 +131,7 @@ pub(crate) async fn answer(
     exchange: &mut Exchange<'_>,
     script: &Script,
 ) -> Result<(Box<Reply>, Option<Duration>), NoAnswer> {
-    let Backend::Ring { ring, queue_limit, queue_timeout, retry, unavailable } = site.runs(script) else {
+    let Backend::Ring { ring, retry, streams_bodies, unavailable, .. } = site.runs(script) else {
         return Err(no_answer(404, "this site runs no scripts"));
     };
     if let Some(reason) = unavailable() {
@@ -99,13 +141,35 @@ pub(crate) async fn answer(
     if limit != 0 && exchange.body_len().is_some_and(|n| n > limit) {
         return Err(spoilt(BodyFailure::TooLarge));
     }
-    let mut pump = Pump::begin(exchange, limit, ring, client.keep).await.map_err(spoilt)?;
+    let streams = *streams_bodies && client.head.method() != b"POST";
+    let mut pump =
+        Pump::begin(exchange, limit, streams.then_some(ring), client.keep).await.map_err(spoilt)?;
     let mut again = *retry && is_idempotent(client.head.method());
     let mut moves = 3;
-    let hints =
-        Hints { site, client, wanted: client.head.version() >= Version::Http2 || settings.early_hints_http1 };
+    let mut seen = Rc::clone(client.snapshot);
+    let mut moved = None;
     let (job, head) = loop {
+        if let Some(anew) = routed_anew(client, site, &mut seen).await? {
+            moved = Some(anew);
+        }
+        let (site, script) = moved.as_ref().map_or((site, script), |(site, script)| (site, &**script));
+        let Backend::Ring { ring, queue_limit, queue_timeout, unavailable, .. } = site.runs(script) else {
+            return Err(no_answer(503, "this site runs no scripts any more"));
+        };
+        let hints = Hints {
+            site,
+            client,
+            wanted: client.head.version() >= Version::Http2 || settings.early_hints_http1,
+        };
         let mut slot = admit(exchange, ring, *queue_limit, *queue_timeout).await?;
+        // Each time somebody has said what is to be served, so a few times are plenty.
+        if moves > 0 && (ring.successor().is_some() || !Rc::ptr_eq(&client.thread.snapshot(), &seen)) {
+            moves -= 1;
+            // Where it is said to the ring first, it is said here in a moment.
+            drop(slot);
+            tokio::time::sleep(MOMENT).await;
+            continue;
+        }
         // It may have become so while this was in line.
         if ring.successor().is_none()
             && let Some(reason) = unavailable()
@@ -120,6 +184,9 @@ pub(crate) async fn answer(
         }
         if let Some(turn) = client.turn {
             slot.keep(Arc::clone(turn) as _);
+        }
+        if pump.as_ref().is_some_and(|pump| pump.is_whole()) {
+            slot.set_repeatable();
         }
         let mut job = slot.submit(pump.is_some());
         match head(exchange, &mut job, &mut pump, &hints).await {
@@ -157,7 +224,11 @@ pub(crate) async fn answer(
         site.metrics.queue_wait.observe(waited.as_secs_f64());
     }
     let pump = pump.filter(|pump| !pump.is_done());
-    let reply = translate(site, ring, client, exchange, head, job, pump).await.map_err(spoilt)?;
+    let (site, script) = moved.as_ref().map_or((site, script), |(site, script)| (site, &**script));
+    let Backend::Ring { ring, .. } = site.runs(script) else {
+        return Err(no_answer(503, "this site runs no scripts any more"));
+    };
+    let reply = translate(site, ring, client, head, job, pump).await;
     Ok((reply, waited))
 }
 

@@ -6,8 +6,13 @@ use bytes::Bytes;
 use hayate_http::{Answer, Exchange, Length};
 
 use crate::{
-    account::Account, compress::Encoding, file_body::FileBody, pages, promise::Promise, relay::Relay,
-    request_body::BodyFailure,
+    account::Account,
+    compress::Encoding,
+    file_body::FileBody,
+    pages,
+    promise::Promise,
+    relay::Relay,
+    request_body::{BodyFailure, Rest},
 };
 
 /// See the module's head.
@@ -20,6 +25,8 @@ pub(crate) struct Reply {
     pub(crate) encoding: Option<Encoding>,
     /// Of a 304 for a file: the type and the bytes of what the client has.
     pub(crate) same: Option<(Cow<'static, str>, u64)>,
+    /// What its script may still read.
+    pub(crate) rest: Option<Box<Rest>>,
     /// The connection cannot go on.
     pub(crate) close: bool,
 }
@@ -41,7 +48,7 @@ pub(crate) enum Body {
 impl Reply {
     /// Boxed: it is large, and goes from hand to hand.
     pub(crate) fn new(answer: Answer, body: Body) -> Box<Reply> {
-        Box::new(Reply { answer, body, promise: None, encoding: None, same: None, close: false })
+        Box::new(Reply { answer, body, promise: None, encoding: None, same: None, rest: None, close: false })
     }
 
     /// One of our own pages. `detail`: see [`pages::error`].

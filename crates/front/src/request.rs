@@ -69,6 +69,10 @@ impl Connection {
             exchange.keep(Box::new(Arc::clone(turn)));
         }
         let client = Client {
+            thread,
+            snapshot: &snapshot,
+            name,
+            asked: path.as_deref().unwrap_or_default(),
             head,
             peer,
             from: said.client,
@@ -164,6 +168,9 @@ impl Connection {
             compress(rules, &thread.front.encoders, head, &mut reply).await;
         }
         reply.send(exchange, &mut account).await;
+        if let Some(rest) = reply.rest.take() {
+            rest.run(exchange).await;
+        }
         if let Some(failure) = reply.spoilt() {
             cut_off(&client, site.map(Arc::as_ref), failure);
         }
@@ -213,7 +220,7 @@ impl Connection {
 
 /// An answer as it is, unless what has come of a body that nobody reads shows that the request contradicts itself.
 async fn whole(exchange: &mut Exchange<'_>, reply: &Reply) -> Result<(), NoAnswer> {
-    if matches!(reply.body, Body::Script(_)) {
+    if matches!(reply.body, Body::Script(_)) || reply.rest.is_some() {
         return Ok(());
     }
     match poll_fn(|cx| Poll::Ready(exchange.discard_body(cx))).await {

@@ -2,8 +2,8 @@
 //!
 //! It promises that clients which send slowly do not hold the workers. A worker is asked only when the body is whole, in memory if it is
 //! small, else in a temporary file, as nginx does it; when there is little space left for those, or there are too many, slow ones give way.
-//! A body that the script may read while it arrives (PUT, PATCH: PHP reads that of a POST to its end before the script begins) is passed on
-//! as it comes, but to half of an application's workers at most.
+//! Where an application asks for it (`request_buffering = false`), a body that the script may read while it arrives (PUT, PATCH: PHP reads
+//! that of a POST to its end before the script begins) is passed on as it comes, but to half of its workers at most.
 
 use std::{
     future::poll_fn,
@@ -27,6 +27,9 @@ use crate::{
 
 /// Bodies up to this size, in bytes, wait for their end in memory.
 pub(crate) const MEMORY: usize = 32 << 10;
+
+/// How often a script that writes for nobody is listened to at one time.
+const TURNS: usize = 16;
 
 /// Where a body is kept until it is whole.
 #[derive(Clone, Copy)]
@@ -157,11 +160,11 @@ impl Client {
 
 impl Pump {
     /// Begins with a request's body: ready when a worker may be asked. `None` when there is no body. `limit`: its greatest size in bytes, 0
-    /// for none.
+    /// for none. `ring`: whose workers may wait for it, if any may.
     pub(crate) async fn begin(
         exchange: &mut Exchange<'_>,
         limit: u64,
-        ring: &Arc<Ring>,
+        ring: Option<&Arc<Ring>>,
         keep: Keep<'_>,
     ) -> Result<Option<Box<Pump>>, BodyFailure> {
         if exchange.body_is_over() {
@@ -169,11 +172,10 @@ impl Pump {
         }
         let small = exchange.body_len().is_some_and(|len| len <= MEMORY as u64);
         let mut client = Client { limit, received: 0, open: None };
-        if !small && exchange.head().method() != b"POST" {
-            client.open = ring.open_body();
-        }
-        let source = match client.open {
-            Some(_) => {
+        let open = ring.filter(|_| !small).and_then(|ring| Some((ring, ring.open_body()?)));
+        let source = match open {
+            Some((ring, open)) => {
+                client.open = Some(open);
                 let ring = Arc::clone(ring);
                 exchange.hurry(false, Rc::new(move || ring.is_wanted()));
                 Source::Client(client)
@@ -190,6 +192,16 @@ impl Pump {
             Source::Memory(bytes) => Some(bytes.len() as u64),
             Source::File { len, .. } => Some(*len),
         }
+    }
+
+    /// Whether all of it is here.
+    pub(crate) fn is_whole(&self) -> bool {
+        !matches!(self.source, Source::Client(_))
+    }
+
+    /// Whether it waits in a temporary file.
+    pub(crate) fn has_file(&self) -> bool {
+        matches!(self.source, Source::File { .. })
     }
 
     /// Whether nothing is left to move.
@@ -269,30 +281,37 @@ impl Pump {
         self.done = true;
         Poll::Ready(result)
     }
+}
 
-    /// Moves the rest, of whose script nobody takes the answer any more, as long as the script runs and its client stays. It fails where the
-    /// body does before that.
-    pub(crate) async fn rest(
-        mut self: Box<Self>,
-        exchange: &mut Exchange<'_>,
-        job: &mut Job,
-    ) -> Result<(), BodyFailure> {
-        poll_fn(|cx| {
-            loop {
-                // One that has given its answer before the body failed needs no more of it.
-                let answered = job.remaining().is_some();
-                if let Poll::Ready(moved) = self.poll(cx, exchange, job) {
-                    return Poll::Ready(
-                        moved.or_else(|failure| if answered { Ok(()) } else { Err(failure) }),
-                    );
+/// What a script may still read of its request while its answer, which has no body of its own, is on its way or sent.
+pub(crate) struct Rest {
+    pub(crate) pump: Box<Pump>,
+    pub(crate) job: Job,
+}
+
+impl Rest {
+    /// Moves it, as long as the script runs and its client stays. What the script writes meanwhile is for nobody.
+    pub(crate) async fn run(self, exchange: &mut Exchange<'_>) {
+        let Rest { mut pump, mut job } = self;
+        let left = poll_fn(|cx| {
+            // If it fails the client has left, which reading hears as well.
+            let _ = exchange.poll_flush(cx);
+            for _ in 0..TURNS {
+                if pump.poll(cx, exchange, &mut job).is_ready() {
+                    return Poll::Ready(false);
                 }
                 match job.poll_body(cx) {
                     Poll::Ready(Some(Ok(_))) => {}
-                    Poll::Ready(_) => return Poll::Ready(Ok(())),
-                    Poll::Pending => return exchange.poll_gone(cx).map(|()| Err(BodyFailure::Left)),
+                    Poll::Ready(_) => return Poll::Ready(false),
+                    Poll::Pending => return exchange.poll_gone(cx).map(|()| true),
                 }
             }
-        })
-        .await
+            // Others are to have their turn, however much it writes.
+            cx.waker().wake_by_ref();
+            Poll::Pending
+        });
+        if !left.await {
+            job.discard();
+        }
     }
 }

@@ -164,6 +164,8 @@ pub enum Backend {
         /// Whether a request with an idempotent method runs once more when the worker dies that had taken it. A request that no worker had
         /// taken waits for the next one in any case.
         retry: bool,
+        /// Whether scripts may read bodies while they arrive, but for those of a POST, which PHP reads to their end before it begins.
+        streams_bodies: bool,
         /// Asked before each request: a reason while no worker can start.
         unavailable: Arc<dyn Fn() -> Option<String> + Send + Sync>,
     },

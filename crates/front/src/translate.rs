@@ -11,7 +11,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use hayate_http::{Answer, Exchange, Head, phrase};
+use hayate_http::{Answer, Head, phrase};
 use hayate_ring::{Exchange as Job, ResponseHead, Ring};
 
 use crate::{
@@ -21,7 +21,7 @@ use crate::{
     promise::Promise,
     relay::Relay,
     reply::{Body, Reply, set},
-    request_body::{BodyFailure, Keep, Pump},
+    request_body::{Keep, Pump, Rest},
     route,
     route::{Found, Named},
     shown::Shown,
@@ -62,16 +62,15 @@ fn meaning(name: &[u8]) -> Meaning {
     }
 }
 
-/// Makes the answer of what the worker wrote. Where no body of the script's goes out, the script has had its request's before.
+/// Makes the answer of what the worker wrote.
 pub(crate) async fn translate(
     site: &Arc<Site>,
     ring: &Arc<Ring>,
     client: &Client<'_>,
-    exchange: &mut Exchange<'_>,
     head: ResponseHead,
     mut job: Job,
-    mut pump: Option<Box<Pump>>,
-) -> Result<Box<Reply>, BodyFailure> {
+    pump: Option<Box<Pump>>,
+) -> Box<Reply> {
     // Informational answers are not the script's to give in this way, and one alone would not be an answer.
     let status = if (200..1000).contains(&head.status) { head.status } else { 500 };
     let reason = head.reason().filter(|reason| *reason != phrase(status).as_bytes()).map(<[u8]>::to_vec);
@@ -128,24 +127,25 @@ pub(crate) async fn translate(
             dropped(site, client, b"Content-Type");
         }
     }
-    let bodiless = file.is_some() || status == 204 || status == 304 || client.head.method() == b"HEAD";
-    // Nobody moves it later. And its file is not to be held while another one is waited for.
-    if bodiless && let Some(pump) = pump.take() {
-        pump.rest(exchange, &mut job).await?;
-    }
     if let Some((roots, absolute, path)) = file {
-        job.discard();
         let path = answer.bytes().get(path).unwrap_or_default().to_vec();
-        return Ok(Box::pin(send_file(site, client.head, client.keep, answer, roots, absolute, &path)).await);
+        // What is in a file of its own is not to be held while another one is waited for.
+        let rest = rest(job, pump.filter(|pump| !pump.has_file()));
+        let sent = send_file(site, client.head, client.keep, answer, roots, absolute, &path);
+        let mut reply = Box::pin(sent).await;
+        reply.rest = rest;
+        return reply;
     }
-    if status == 204 || status == 304 {
-        job.discard();
-        return Ok(Reply::new(answer, Body::None));
-    }
-    if client.head.method() == b"HEAD" {
-        job.discard();
+    let without = match status {
+        204 | 304 => Some(Body::None),
         // What the script would have sent is unknown, unless it says so.
-        return Ok(Reply::new(answer, length.map_or(Body::Unknown, Body::Left)));
+        _ if client.head.method() == b"HEAD" => Some(length.map_or(Body::Unknown, Body::Left)),
+        _ => None,
+    };
+    if let Some(body) = without {
+        let mut reply = Reply::new(answer, body);
+        reply.rest = rest(job, pump);
+        return reply;
     }
     let whole = match job.remaining() {
         Some(left) => whole(&mut job, left).await,
@@ -161,7 +161,16 @@ pub(crate) async fn translate(
         (Some(said), _) => Some(Promise::new(said, &site.name, client.id)),
         (None, _) => None,
     };
-    Ok(reply)
+    reply
+}
+
+/// What is left of a request whose answer needs no more of its script.
+fn rest(job: Job, pump: Option<Box<Pump>>) -> Option<Box<Rest>> {
+    let Some(pump) = pump else {
+        job.discard();
+        return None;
+    };
+    Some(Box::new(Rest { pump, job }))
 }
 
 /// An answer before the answer; `None` where it would be none.

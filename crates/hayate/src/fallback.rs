@@ -297,6 +297,7 @@ pub(crate) mod tests {
             failed: None,
             queue_limit: 1,
             retry: false,
+            streams_bodies: false,
             recognised: None,
             remark: None,
             warning: None,

@@ -4,11 +4,15 @@ use std::{
     backtrace::{Backtrace, BacktraceStatus},
     io::{self, IsTerminal, Write},
     panic,
-    sync::OnceLock,
+    sync::{
+        OnceLock,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
     time::Duration,
 };
 
 use hayate_front::LogWriter;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use tracing_subscriber::{Layer, filter::LevelFilter, fmt, layer::SubscriberExt, util::SubscriberInitExt};
 
 use crate::{
@@ -18,6 +22,8 @@ use crate::{
 
 static WRITER: OnceLock<LogWriter> = OnceLock::new();
 static FLOODS: Floods = Floods::new();
+/// Lines that were lost, or cut, where there was no thread to write them.
+static UNWRITTEN: AtomicU64 = AtomicU64::new(0);
 
 /// How long the end waits for a pipe that nobody reads.
 const PATIENCE: Duration = Duration::from_secs(2);
@@ -60,7 +66,19 @@ fn writer() -> io::Result<&'static LogWriter> {
 fn write(text: Vec<u8>) {
     match writer() {
         Ok(writer) => writer.write(text, 1),
-        Err(_) => _ = io::stderr().write_all(&text),
+        Err(_) => write_at_once(&text),
+    }
+}
+
+/// What can be written without waiting, of a pipe that somebody reads: there is no thread that could wait. The rest is lost.
+fn write_at_once(text: &[u8]) {
+    let stderr = io::stderr();
+    let now = Timespec { tv_sec: 0, tv_nsec: 0 };
+    let ready = poll(&mut [PollFd::new(&stderr, PollFlags::OUT)], Some(&now)).is_ok_and(|ready| ready > 0);
+    // A pipe that takes anything takes so much.
+    let (text, rest) = text.split_at(text.len().min(libc::PIPE_BUF));
+    if !ready || stderr.lock().write_all(text).is_err() || !rest.is_empty() {
+        UNWRITTEN.fetch_add(1, Relaxed);
     }
 }
 
@@ -94,7 +112,7 @@ pub fn floods() -> &'static Floods {
 
 /// Lines of the log that were lost.
 pub fn lost() -> u64 {
-    WRITER.get().map_or(0, LogWriter::lost)
+    UNWRITTEN.load(Relaxed) + WRITER.get().map_or(0, LogWriter::lost)
 }
 
 /// Each event comes as a whole. Its lines after the first are indented: whatever a script logs, none passes for an event of its own.

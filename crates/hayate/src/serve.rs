@@ -327,6 +327,9 @@ async fn serve_for(
                     let hub = Arc::clone(hub);
                     let boot = fallback::boot(Arc::clone(&generation), app, unfit, hub);
                     falling.spawn(&generation, async { Ok(boot.await) });
+                } else {
+                    // It was replaced, and only finishes.
+                    generation.not_replaced();
                 }
             }
             Order::Upgrade(reply) => {
@@ -365,6 +368,8 @@ async fn serve_for(
         None => Vec::new(),
     };
     falling.give_up().await;
+    // Of those that a reload was to replace nothing was tried.
+    server.stay_unfit();
     // With each signal the next of these holds, and then nothing.
     let mut patience = vec![drain_timeout];
     if replaced {

@@ -74,39 +74,35 @@ struct Running {
 }
 
 impl Running {
-    /// What answers from now on for what an application of an earlier plan has answered for: it is called the same, or, where it was given another
-    /// name, answers to the same hosts and path, or runs the same files for the same user in the same environment.
+    /// What answers from now on for what an application of an earlier plan has answered for, as the same user, or nobody does: what was sent to
+    /// one customer is none of another's business, who may have got its name, its hosts or its code.
     fn successor_of(&self, before: &App) -> Option<&Arc<Generation>> {
         let apps: Vec<&App> = self.plan.with_php().collect();
-        // Names of what runs scripts beside applications are made up, and may be those of other applications.
-        let find = |name: Option<&str>, is: &dyn Fn(&App) -> bool| {
-            let named = |app: &App| app.beside.is_none() && name == Some(&app.spec.name);
-            apps.iter()
-                .position(|app| named(app) && is(app))
-                .or_else(|| {
-                    apps.iter()
-                        .position(|app| is(app) && app.hosts == before.hosts && app.path == before.path)
-                })
-                .or_else(|| {
-                    // One code base may serve several customers.
-                    let runs_the_same = |app: &App| {
-                        app.spec.document_root == before.spec.document_root
-                            && app.identity == before.identity
-                            && app.spec.env == before.spec.env
-                    };
-                    apps.iter().position(|app| is(app) && runs_the_same(app))
-                })
+        let is_there = |app: &App| app.hosts == before.hosts && app.path == before.path;
+        let runs_the_same = |app: &App| {
+            app.spec.document_root == before.spec.document_root && app.spec.env == before.spec.env
         };
-        let found = match &before.beside {
-            None => find(Some(&before.spec.name), &|app| app.beside.is_none()),
-            // If there are none any more, the application answers.
-            Some(of) => apps
-                .iter()
-                .position(|app| app.beside.as_ref() == Some(of))
-                .or_else(|| find(None, &|app| app.beside.is_some()))
-                .or_else(|| find(Some(of), &|app| app.beside.is_none())),
+        // Names are often those of directories, such as "current". What runs scripts beside an application is called after that.
+        let is_called = |app: &App| match (&app.beside, &before.beside) {
+            (None, None) => app.spec.name == before.spec.name,
+            (of, before) => of == before,
         };
-        self.apps.get(found?)
+        let shares_a_host = |app: &App| {
+            let all = app.hosts.is_empty() || before.hosts.is_empty();
+            all || app.hosts.iter().any(|host| before.hosts.contains(host))
+        };
+        // The same code, if somebody runs it; a code base may serve several customers.
+        let ways: [&dyn Fn(&App) -> bool; 4] =
+            [&|app| is_there(app) && runs_the_same(app), &runs_the_same, &is_there, &|app| {
+                is_called(app) && shares_a_host(app)
+            }];
+        let find = |is_beside: bool| {
+            let may = |app: &App| app.identity == before.identity && app.beside.is_some() == is_beside;
+            ways.iter().find_map(|is| apps.iter().position(|app| may(app) && is(app)))
+        };
+        // Where no scripts run beside an application any more, it answers for them.
+        let beside = if before.beside.is_some() { find(true) } else { None };
+        self.apps.get(beside.or_else(|| find(false))?)
     }
 
     /// Has a generation finish what it serves. Returns how long it may.
@@ -378,6 +374,7 @@ impl Server {
                 queue_limit: app.queue_limit,
                 queue_timeout: app.spec.queue_timeout,
                 retry: app.retry,
+                streams_bodies: app.streams_bodies,
                 unavailable: Arc::new(move || ask.unavailable()),
             }
         };
@@ -438,6 +435,14 @@ impl Server {
         let running = self.running();
         let unfit = running.apps.iter().filter(|generation| generation.unfit().borrow().is_some());
         unfit.for_each(|generation| fallback::watch(generation, &self.orders));
+    }
+
+    /// Tells those that are not fit to be rewound that nothing takes their place any more: what waits in them is told so.
+    pub fn stay_unfit(&self) {
+        let running = self.running();
+        let all = running.apps.iter().chain(running.draining.iter().map(|(generation, _)| generation));
+        all.filter(|generation| generation.unfit().borrow().is_some())
+            .for_each(|generation| generation.not_replaced());
     }
 
     /// How long requests may finish when another front has taken this one's place, those of generations that were replaced before included.

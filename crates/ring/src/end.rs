@@ -51,13 +51,15 @@ impl Ring {
         self.unlock(inner);
     }
 
-    /// Whether all that waits can be submitted to another ring: nothing of their bodies has been put in. What a worker has taken counts as well.
+    /// Whether all that waits can be submitted to another ring: nothing of their bodies has been put in, or all is kept. What a worker has taken
+    /// counts as well.
     pub fn can_be_moved(&self) -> bool {
         let mut inner = self.lock();
         let mut whole = true;
         for index in inner.slots() {
-            let lives = inner.entry(index).life == Life::Live;
-            whole &= !lives || self.memory.slot(index).request_tail().load(Acquire) == 0;
+            let entry = inner.entry(index);
+            let moves = entry.life != Life::Live || entry.repeatable;
+            whole &= moves || self.memory.slot(index).request_tail().load(Acquire) == 0;
         }
         self.unlock(inner);
         whole

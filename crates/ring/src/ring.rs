@@ -97,6 +97,8 @@ pub(crate) struct Entry {
     pub(crate) timeout: Option<Duration>,
     /// More of its body may come.
     pub(crate) open: bool,
+    /// Whoever submitted it has all of its body, and can submit it once more.
+    pub(crate) repeatable: bool,
     /// What `aborted` in the memory must be.
     pub(crate) aborted: u32,
     /// No worker can touch it any more, whatever its claim says.
@@ -535,6 +537,11 @@ impl Slot {
     /// Gives this request a time of its own in place of [`crate::Limits::request_timeout`].
     pub fn set_timeout(&mut self, timeout: Duration) {
         self.ring.lock().entry(self.index).timeout = Some(timeout);
+    }
+
+    /// Says that all of the body is kept: it can be submitted again where nobody has taken it, see [`Ring::can_be_moved`].
+    pub fn set_repeatable(&mut self) {
+        self.ring.lock().entry(self.index).repeatable = true;
     }
 
     /// Hands the request to the workers. With `has_body`, the body follows through [`Exchange::poll_send`].

@@ -70,6 +70,7 @@ impl Server {
                 queue_limit: 100,
                 queue_timeout: Duration::from_secs(3600),
                 retry: false,
+                streams_bodies: true,
                 unavailable,
             },
             beside: None,

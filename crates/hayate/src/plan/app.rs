@@ -207,6 +207,7 @@ impl AppResolver<'_> {
             failed: Some(why),
             queue_limit: 1,
             retry: false,
+            streams_bodies: false,
             warmup: Vec::new(),
             recognised: None,
             remark: None,
@@ -384,6 +385,7 @@ impl AppResolver<'_> {
             failed: None,
             queue_limit: self.queue_limit(app.queue_limit)?,
             retry: app.retry == Some(RetryChoice::Idempotent),
+            streams_bodies: app.request_buffering == Some(false),
             warmup: running.warmup,
             recognised: running.recognised,
             remark: running.remark,
@@ -436,6 +438,7 @@ impl AppResolver<'_> {
             ("php_ini", app.php_ini.is_some()),
             ("ini", !app.ini.is_empty()),
             ("sendfile_roots", app.sendfile_roots.is_some()),
+            ("request_buffering", app.request_buffering.is_some()),
         ];
         match keys.iter().find(|(_, given)| *given) {
             None => Ok(()),

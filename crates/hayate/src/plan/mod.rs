@@ -138,6 +138,9 @@ pub struct App {
     pub queue_limit: usize,
     /// Whether requests with idempotent methods run once more when their worker dies.
     pub retry: bool,
+    /// Whether scripts may read bodies while they arrive.
+    #[serde(default)]
+    pub streams_bodies: bool,
     /// The framework whose boot script runs it.
     pub recognised: Option<Recognised>,
     /// Why a framework's boot script does not, when a framework was seen.

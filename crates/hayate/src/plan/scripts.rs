@@ -25,9 +25,11 @@ const ENTRIES: usize = 200_000;
 const MOST: usize = 20_000;
 /// Bytes of their names: several plans are remembered, and handed from process to process.
 const NAMES: usize = 1 << 20;
-/// How long disks that are slow are looked at, for all applications, and for each at least: the master waits for a plan no longer than a minute.
+/// How long disks that are slow are looked at, for all applications, and for each at least, as long as that is no more than `AT_MOST` for all: the
+/// master waits for a plan no longer than a minute.
 const PATIENCE: Duration = Duration::from_secs(20);
 const LEAST: Duration = Duration::from_secs(1);
+const AT_MOST: Duration = Duration::from_secs(40);
 /// What is the application's: its front controller, and what Octane puts beside it for FrankenPHP to start.
 const OWN: [&str; 2] = ["index.php", "frankenphp-worker.php"];
 /// Scripts that are named to people.
@@ -56,13 +58,14 @@ impl Scripts {
 /// Finds the scripts beside those of `apps` that have these numbers. Each has its share of the time that is left, whatever lies below another's
 /// document root.
 pub(super) fn find(apps: &mut [App], recognised: &[usize]) {
-    let until = Instant::now() + PATIENCE;
+    let begun = Instant::now();
+    let (until, end) = (begun + PATIENCE, begun + AT_MOST);
     for (n, i) in recognised.iter().enumerate() {
         let others = u32::try_from(recognised.len().saturating_sub(n)).unwrap_or(u32::MAX).max(1);
         let now = Instant::now();
         let share = (until.saturating_duration_since(now) / others).max(LEAST);
         if let Some(app) = apps.get_mut(*i) {
-            app.find_scripts(now + share);
+            app.find_scripts((now + share).min(end));
         }
     }
 }
