@@ -331,12 +331,17 @@ impl Secrets {
     }
 }
 
+/// A name as it may stand on a terminal: whoever may write below a document root has chosen it.
+fn shown(path: &Path) -> String {
+    path.to_string_lossy().escape_debug().to_string()
+}
+
 struct Directories<'a>(&'a [PathBuf]);
 
 impl fmt::Display for Directories<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (i, path) in self.0.iter().take(DIRECTORIES).enumerate() {
-            write!(f, "{}/{}", if i == 0 { "" } else { ", " }, path.display())?;
+            write!(f, "{}/{}", if i == 0 { "" } else { ", " }, shown(path))?;
         }
         match self.0.len().saturating_sub(DIRECTORIES) {
             0 => Ok(()),
@@ -351,7 +356,7 @@ impl fmt::Display for List<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (i, (path, what)) in self.0.iter().take(LISTED).enumerate() {
             let comma = if i == 0 { "" } else { ", " };
-            write!(f, "{comma}{} ({what})", path.display())?;
+            write!(f, "{comma}{} ({what})", shown(path))?;
         }
         match self.0.len().saturating_sub(LISTED) {
             0 => Ok(()),
@@ -495,6 +500,18 @@ mod tests {
         assert!(
             found.unseen && found.warnings().iter().any(|said| said.starts_with("not all that lies below"))
         );
+    }
+
+    #[test]
+    fn names_of_files_say_nothing_to_a_terminal() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::write(dir.path().join("a\x1b[31m\x07.sql"), "").unwrap();
+        fs::write(dir.path().join("b\nThis can be served.sql"), "").unwrap();
+        fs::create_dir(dir.path().join("c\x1b[2J")).unwrap();
+        fs::write(dir.path().join("c\x1b[2J/.htaccess"), "Require all denied").unwrap();
+        let said = look(dir.path(), &[], &Hidden::default()).warnings();
+        assert_eq!(said.len(), 2, "{said:?}");
+        assert!(!said.iter().flat_map(|said| said.chars()).any(char::is_control), "{said:?}");
     }
 
     #[test]

@@ -45,9 +45,10 @@ pub struct Scripts {
 }
 
 impl Scripts {
-    /// For people: the first of them.
+    /// For people: the first of them, with nothing in them that a terminal would obey.
     pub fn named(&self) -> String {
-        let named: Vec<&str> = self.paths.iter().take(NAMED).map(String::as_str).collect();
+        let named: Vec<String> =
+            self.paths.iter().take(NAMED).map(|path| path.escape_debug().to_string()).collect();
         match self.paths.len().saturating_sub(NAMED) {
             0 => named.join(", "),
             more => format!("{} and {more} more", named.join(", ")),
