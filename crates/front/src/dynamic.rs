@@ -69,9 +69,6 @@ pub(crate) enum NoAnswer {
     Failed(Failed),
 }
 
-/// How long a reload is given to say to the front what it has said to rings.
-const MOMENT: Duration = Duration::from_millis(5);
-
 /// What is answered instead.
 pub(crate) struct Failed {
     pub(crate) status: u16,
@@ -163,11 +160,8 @@ pub(crate) async fn answer(
         };
         let mut slot = admit(exchange, ring, *queue_limit, *queue_timeout).await?;
         // Each time somebody has said what is to be served, so a few times are plenty.
-        if moves > 0 && (ring.successor().is_some() || !Rc::ptr_eq(&client.thread.snapshot(), &seen)) {
+        if moves > 0 && !Rc::ptr_eq(&client.thread.snapshot(), &seen) {
             moves -= 1;
-            // Where it is said to the ring first, it is said here in a moment.
-            drop(slot);
-            tokio::time::sleep(MOMENT).await;
             continue;
         }
         // It may have become so while this was in line.

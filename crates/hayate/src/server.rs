@@ -339,6 +339,7 @@ impl Server {
         apps: Vec<Arc<Generation>>,
         slower: Vec<Replacement>,
     ) -> Vec<Retired> {
+        let mut successors = Vec::new();
         let (plan, apps, old) = {
             let mut running = self.running();
             let planned = std::mem::replace(&mut running.plan, plan.clone());
@@ -351,16 +352,16 @@ impl Server {
             let mut old: Vec<_> =
                 slower.into_iter().map(|replacement| running.substitute(replacement)).collect();
             for (generation, app) in before.iter().zip(planned.with_php()) {
-                // What is still on its way to the old one, for example with a body that is being gathered, is for the new one.
-                if let Some(new) = running.successor_of(app) {
-                    generation.succeeded_by(new);
-                }
+                successors
+                    .extend(running.successor_of(app).map(|new| (Arc::clone(generation), Arc::clone(new))));
                 old.push(running.drain(generation, app.patience()));
             }
             (running.plan.clone(), running.apps.clone(), old)
         };
         let tls = self.tls.lock().clone();
         self.front.swap(settings(&plan, access_log, tls), self.routes(&plan, &apps));
+        // What is still on its way to an old one, for example in line, is for the new one. Only now: it asks the front for its script then.
+        successors.iter().for_each(|(old, new)| old.succeeded_by(new));
         apps.iter().for_each(|generation| fallback::watch(generation, &self.orders));
         old
     }
