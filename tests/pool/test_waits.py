@@ -57,6 +57,14 @@ def get(server: Hayate, path: str, timeout: float = 60) -> requests.Response:
     return requests.get(server.url + path, timeout=timeout)
 
 
+def rest(s: socket.socket) -> bytes:
+    """What comes until the connection ends."""
+    data = b""
+    while chunk := s.recv(65536):
+        data += chunk
+    return data
+
+
 def of(server: Hayate, name: str) -> dict:
     return next(app for app in server.status()["apps"] if app["name"] == name)
 
@@ -226,9 +234,7 @@ def test_a_body_that_is_gathered_while_an_application_is_renamed_is_answered(tmp
             assert server.reload().returncode == 0
             assert wait_until(lambda: not os.path.exists(f"/proc/{old}"), 60)
             s.sendall(b"x" * 50000)
-            data = b""
-            while chunk := s.recv(65536):
-                data += chunk
+            data = rest(s)
         assert data.startswith(b"HTTP/1.1 200") and data.endswith(b"100000"), data
 
 
@@ -245,9 +251,7 @@ def test_a_body_that_is_gathered_is_not_for_another_customer_of_the_same_code(tm
         (tmp_path / "hayate.toml").write_text(other)
         assert server.reload().returncode == 0
         s.sendall(b"x" * 50000)
-        data = b""
-        while chunk := s.recv(65536):
-            data += chunk
+        data = rest(s)
         assert data.startswith(b"HTTP/1.1 503"), data
 
 
@@ -267,9 +271,7 @@ def test_a_body_that_is_gathered_is_not_for_another_customer_of_the_same_name(tm
         (tmp_path / "hayate.toml").write_text(text.format("other", roots[1], "nobody"))
         assert server.reload().returncode == 0
         s.sendall(b"x" * 50000)
-        data = b""
-        while chunk := s.recv(65536):
-            data += chunk
+        data = rest(s)
         assert data.startswith(b"HTTP/1.1 503"), data
 
 
@@ -300,9 +302,7 @@ def test_a_body_that_comes_during_a_deployment_is_for_one_release(tmp_path, mode
         if removed:
             shutil.rmtree(tmp_path / "one")
         s.sendall(b"defghij")
-        data = b""
-        while chunk := s.recv(65536):
-            data += chunk
+        data = rest(s)
         assert data.startswith(b"HTTP/1.1 200") and data.endswith(b"script of two, library of two, 10 bytes"), (data, server.log_tail())
 
 
@@ -327,10 +327,32 @@ def test_a_body_that_has_begun_is_taken_where_it_is(tmp_path) -> None:
             (tmp_path / "slow").unlink()
             assert server.reload().returncode == 0
             s.sendall(b"x" * 40000)
-            data = b""
-            while chunk := s.recv(65536):
-                data += chunk
+            data = rest(s)
         assert data.startswith(b"HTTP/1.1 200") and data.endswith(b"took 80000"), data
+
+
+def test_what_waits_with_a_body_that_is_whole_goes_to_the_next_release(tmp_path) -> None:
+    """It waited for a boot of the old one, and all that stood beside it, although the new one served."""
+    (tmp_path / "release").write_text("one")
+    (tmp_path / "worker.php").write_text(
+        "<?php $release = file_get_contents(__DIR__ . '/release'); if (is_file(__DIR__ . '/slow')) { sleep(20); }\n"
+        "while (hayate_handle_request(function () use ($release) { echo $release, ' took ', strlen(file_get_contents('php://input')); })) {}"
+    )
+    with Hayate(tmp_path, worker=tmp_path / "worker.php", workers=1) as server:
+        assert requests.get(server.url, timeout=60).text == "one took 0"
+        (app,) = server.status()["apps"]
+        (tmp_path / "slow").touch()
+        os.kill(app["workers"][0]["pid"], signal.SIGSTOP)
+        os.kill(app["zygote"], signal.SIGKILL)
+        assert wait_until(lambda: server.status()["apps"][0]["workers"] == [])
+        with concurrent.futures.ThreadPoolExecutor(2) as pool:
+            post = pool.submit(requests.post, server.url, data=b"x" * 1000, timeout=60)
+            page = pool.submit(requests.get, server.url, timeout=60)
+            time.sleep(1)
+            (tmp_path / "slow").unlink()
+            (tmp_path / "release").write_text("two")
+            assert server.reload().returncode == 0
+            assert (post.result().text, page.result().text) == ("two took 1000", "two took 0")
 
 
 def test_a_slow_request_is_named_though_its_zygote_is_stopped(tmp_path) -> None:

@@ -145,7 +145,8 @@ pub(crate) async fn answer(
     let mut moves = 3;
     let mut seen = Rc::clone(client.snapshot);
     let mut moved = None;
-    let (job, head) = loop {
+    let wanted = client.head.version() >= Version::Http2 || settings.early_hints_http1;
+    let (job, head, site, ring) = loop {
         if let Some(anew) = routed_anew(client, site, &mut seen).await? {
             moved = Some(anew);
         }
@@ -153,11 +154,7 @@ pub(crate) async fn answer(
         let Backend::Ring { ring, queue_limit, queue_timeout, unavailable, .. } = site.runs(script) else {
             return Err(no_answer(503, "this site runs no scripts any more"));
         };
-        let hints = Hints {
-            site,
-            client,
-            wanted: client.head.version() >= Version::Http2 || settings.early_hints_http1,
-        };
+        let hints = Hints { site, client, wanted };
         let mut slot = admit(exchange, ring, *queue_limit, *queue_timeout).await?;
         // Each time somebody has said what is to be served, so a few times are plenty.
         if moves > 0 && !Rc::ptr_eq(&client.thread.snapshot(), &seen) {
@@ -184,7 +181,7 @@ pub(crate) async fn answer(
         }
         let mut job = slot.submit(pump.is_some());
         match head(exchange, &mut job, &mut pump, &hints).await {
-            Ok(head) => break (job, head),
+            Ok(head) => break (job, head, site, ring),
             Err(NoHead::Left) => return Err(NoAnswer::Left),
             Err(NoHead::Body(failure)) => return Err(spoilt(failure)),
             Err(NoHead::Failure(Failure::WorkerDied { started: false }))
@@ -218,10 +215,6 @@ pub(crate) async fn answer(
         site.metrics.queue_wait.observe(waited.as_secs_f64());
     }
     let pump = pump.filter(|pump| !pump.is_done());
-    let (site, script) = moved.as_ref().map_or((site, script), |(site, script)| (site, &**script));
-    let Backend::Ring { ring, .. } = site.runs(script) else {
-        return Err(no_answer(503, "this site runs no scripts any more"));
-    };
     let reply = translate(site, ring, client, head, job, pump).await;
     Ok((reply, waited))
 }
