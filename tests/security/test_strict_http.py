@@ -202,7 +202,8 @@ def test_forwarded_headers_of_strangers_are_ignored(server) -> None:
 
 def test_of_what_a_trusted_proxy_passes_on_only_its_own_words_are_believed(hayate_command, tmp_path) -> None:
     root = site.make(tmp_path)
-    with Hayate(root, workers=1, args=["--trusted-proxies", "127.0.0.1"]) as hayate:
+    every = [f"--trusted-headers={name}" for name in ("x-forwarded-for", "x-forwarded-proto", "x-forwarded-host", "forwarded")]
+    with Hayate(root, workers=1, args=["--trusted-proxies", "127.0.0.1", *every]) as hayate:
 
         def seen(**headers: str) -> tuple[str, str, str]:
             named = {name.replace("_", "-"): value for name, value in headers.items()}

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import pathlib
 import shutil
+import subprocess
 from collections.abc import Iterator
 
 import pytest
 
 from lib import client, over, site
 from lib.process import temporary_directory
-from lib.servers import Hayate, NginxFpm
+from lib.servers import Hayate, NginxFpm, hayate_binary
 
 REALIP = "set_real_ip_from 127.0.0.1; set_real_ip_from 10.0.0.0/8; real_ip_header X-Forwarded-For; real_ip_recursive on;"
 
@@ -32,9 +33,14 @@ def reference(root) -> Iterator[NginxFpm]:
         yield server
 
 
+#: A proxy at this machine's address, that is believed all that can be said.
+TRUSTED = ["--trusted-proxies", "127.0.0.1", "--trusted-proxies", "10.0.0.0/8"]
+HEADERS = ["X-Forwarded-For", "X-Forwarded-Proto", "X-Forwarded-Host", "X-Forwarded-Port", "Forwarded"]
+
+
 @pytest.fixture(scope="module")
 def proxied(hayate_command, root) -> Iterator[Hayate]:
-    with Hayate(root, workers=1, args=["--trusted-proxies", "127.0.0.1", "--trusted-proxies", "10.0.0.0/8"]) as server:
+    with Hayate(root, workers=1, args=[*TRUSTED, *(f"--trusted-headers={name}" for name in HEADERS)]) as server:
         yield server
 
 
@@ -95,8 +101,8 @@ def test_b12_lists_of_scheme_host_and_port_are_read_at_the_client(proxied) -> No
         ("X-Forwarded-Port", "1, 8443, 80"),
     ]
     seen = ask(proxied, headers)[1]
-    wanted = ("on", "https", "shop.test", "8443")
-    assert tuple(seen[key] for key in ("HTTPS", "REQUEST_SCHEME", "SERVER_NAME", "SERVER_PORT")) == wanted
+    wanted = ("on", "https", "shop.test", "shop.test", "8443")
+    assert tuple(seen[key] for key in ("HTTPS", "REQUEST_SCHEME", "SERVER_NAME", "HTTP_HOST", "SERVER_PORT")) == wanted
 
 
 @pytest.fixture(scope="module")
@@ -146,6 +152,50 @@ def test_b13_what_chooses_the_site_is_what_php_sees(case, sites) -> None:
         assert status == 200
         # The application's name for itself stands in its environment; site.py's script shows $_SERVER.
         assert (seen["SITE"], seen["HTTP_HOST"], seen["SERVER_NAME"]) == want
+
+
+def of_visitor() -> list[tuple[str, str]]:
+    """What a visitor sends by a proxy that knows X-Forwarded-For and -Proto, and passes on all else; he wants to be at admin.test."""
+    made_up = [("X-Forwarded-Host", "admin.test"), ("Forwarded", "for=127.0.0.1;proto=http;host=admin.test")]
+    return [("X-Forwarded-For", "9.9.9.9"), ("X-Forwarded-Proto", "https"), *made_up]
+
+
+#: What the operator has believed of such a proxy, and what PHP has to see of that request: site, HTTP_HOST, SERVER_NAME, REMOTE_ADDR, REQUEST_SCHEME.
+BELIEVED = {
+    "by default": (None, ("other", "other.test", "other.test", "9.9.9.9", "https")),
+    "the host too": (["x-forwarded-for", "X-Forwarded-Host"], ("admin", "admin.test", "admin.test", "9.9.9.9", "http")),
+    "Forwarded alone": (["forwarded"], ("admin", "admin.test", "admin.test", "127.0.0.1", "http")),
+    "Forwarded beside a chain": (["forwarded", "x-forwarded-for"], ("other", "other.test", "other.test", "9.9.9.9", "http")),
+    "nothing": ([], ("other", "other.test", "other.test", "127.0.0.1", "http")),
+}
+
+
+@pytest.mark.parametrize("case", BELIEVED)
+def test_b54_a_visitor_chooses_no_site_by_headers_that_a_trusted_proxy_passes_on(case, hayate_command, root) -> None:
+    names, want = BELIEVED[case]
+    key = "" if names is None else f"trusted_headers = {json.dumps(names)}\n"
+    text = "".join(f'[[app]]\nroot = "{root}"\nname = "{name}"\n{more}\n' for name, more in APPS.items())
+    with Hayate(config=f'trusted_proxies = "127.0.0.1"\n{key}{text}', workers=1) as server:
+        status, seen = ask(server, of_visitor(), host="other.test")
+        assert status == 200
+        assert tuple(seen[name] for name in ("SITE", "HTTP_HOST", "SERVER_NAME", "REMOTE_ADDR", "REQUEST_SCHEME")) == want
+        assert seen["HTTP_X_FORWARDED_HOST"] == "admin.test", "applications may look at it, as behind any proxy"
+        # By a target that names its host as well.
+        target = "http://other.test/server.php"
+        assert ask(server, of_visitor(), host="nobody.test", target=target)[1]["SITE"] == want[0]
+        # A host that is none has nobody refused, and chooses nothing.
+        assert ask(server, [("X-Forwarded-Host", "x@admin.test")], host="other.test")[1]["HTTP_HOST"] == "other.test"
+
+
+def test_b54_a_header_that_cannot_be_believed_is_an_error(hayate_command, root, tmp_path) -> None:
+    config = tmp_path / "hayate.toml"
+    config.write_text(f'trusted_proxies = "127.0.0.1"\ntrusted_headers = ["x-forwarded-for", "x-real-ip"]\n[[app]]\nroot = "{root}"\n')
+    command = [str(hayate_binary()), "check", "--config", str(config)]
+    for flags, place in ([], f"{config}:2: trusted_headers: "), (["--trusted-headers", "x-real-ip"], "--trusted-headers: "):
+        done = subprocess.run([*command, *flags], capture_output=True, text=True, timeout=60, check=False)
+        assert done.returncode == 2
+        names = "x-forwarded-for, x-forwarded-proto, x-forwarded-host, x-forwarded-port and forwarded"
+        assert done.stderr == f"hayate: {place}expected some of {names}, found 'x-real-ip'\n"
 
 
 REDIRECTS = {

@@ -29,6 +29,8 @@ pub(crate) struct Client<'a> {
     pub(crate) snapshot: &'a Held,
     /// By what its site was chosen then: the host, empty if it names none, and the path, decoded and normalised.
     pub(crate) name: &'a str,
+    /// What counts where something else than `Host` names the host: a proxy that is believed, or the target (RFC 9112, 3.2.2).
+    pub(crate) in_place_of_host: Option<&'a [u8]>,
     pub(crate) asked: &'a [u8],
     pub(crate) head: &'a Head,
     pub(crate) peer: &'a Peer,
@@ -54,9 +56,9 @@ pub(crate) struct Client<'a> {
 }
 
 impl Client<'_> {
-    /// The values of a header, by its name in lower case, as scripts have them: the host is the target's where that names one (RFC 9112, 3.2.2).
+    /// The values of a header, by its name in lower case, as scripts have them: of the host what has chosen the site.
     pub(crate) fn header<'a>(&'a self, name: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
-        let named = self.target.authority.filter(|_| name == b"host");
+        let named = self.in_place_of_host.filter(|_| name == b"host");
         let sent = self.head.all(name).filter(move |_| named.is_none());
         named.into_iter().chain(sent)
     }
@@ -347,7 +349,7 @@ fn fill(
     for (name, value) in &peer.variables {
         slot.variable(name.as_bytes(), value.as_bytes())?;
     }
-    for (name, value) in passed_on(head, client.target.authority) {
+    for (name, value) in passed_on(head, client.in_place_of_host) {
         slot.header(name, value)?;
     }
     Ok(())
@@ -377,7 +379,7 @@ fn fill_ends(slot: &mut Slot, client: &Client<'_>) -> Result<(), HeadTooLarge> {
     slot.put(Field::Scheme, if client.https { b"https" } else { b"http" })
 }
 
-/// The headers that scripts see. `named`: the host, where the target names it.
+/// The headers that scripts see. `named`: see [`Client::in_place_of_host`].
 fn passed_on<'a>(
     head: &'a Head,
     named: Option<&'a [u8]>,

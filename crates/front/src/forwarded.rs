@@ -1,5 +1,6 @@
-//! Who the client really is, when a trusted proxy says so: `X-Forwarded-*`, or `Forwarded` (RFC 7239) where there is no
-//! `X-Forwarded-For`. Most proxies know only the former, and pass the latter on as the client made it up.
+//! Who the client really is, when a trusted proxy says so: in `X-Forwarded-*`, or in `Forwarded` (RFC 7239) where there is no
+//! `X-Forwarded-For`; as far as an operator has these believed ([`TrustedHeaders`]). Most proxies know only the former, and pass the latter on as
+//! the client made it up.
 //!
 //! It promises what nginx' realip module promises with `real_ip_recursive`: the chain is read from the right, hop by hop, as long as the
 //! hops are trusted proxies; the first that is none is the client. What cannot be read ends the walk there, and the last address before it
@@ -10,7 +11,7 @@ use std::net::{IpAddr, SocketAddr};
 use hayate_http::Head;
 use ipnet::IpNet;
 
-use crate::host::Host;
+use crate::{TrustedHeaders, host::Host};
 
 /// What a proxy said.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -101,19 +102,25 @@ fn walk(hops: impl Iterator<Item = Option<Client>>, trusted: &[IpNet]) -> (Optio
     (client, at)
 }
 
-/// Reads what the peer, a trusted proxy, says.
-pub(crate) fn read(head: &Head, trusted: &[IpNet]) -> Forwarded {
-    if head.get(b"forwarded").is_some() && head.get(b"x-forwarded-for").is_none() {
+/// Reads what the peer, a trusted proxy, says in the headers that are believed.
+pub(crate) fn read(head: &Head, trusted: &[IpNet], believed: TrustedHeaders) -> Forwarded {
+    let chain = believed.x_forwarded_for && head.get(b"x-forwarded-for").is_some();
+    if believed.forwarded && !chain && head.get(b"forwarded").is_some() {
         return standard(head, trusted);
     }
-    let (client, at) = walk(from_the_right(head, "x-forwarded-for", false).map(address), trusted);
+    let (client, at) = match chain {
+        true => walk(from_the_right(head, "x-forwarded-for", false).map(address), trusted),
+        false => (None, 0),
+    };
     // A proxy that appends to the chain appends here as well, or else replaces what there was.
-    let of_client = |name: &'static str| from_the_right(head, name, false).take(at + 1).last();
+    let of_client = |name: &'static str, is_believed: bool| {
+        is_believed.then(|| from_the_right(head, name, false).take(at + 1).last()).flatten()
+    };
     Forwarded {
         client,
-        https: of_client("x-forwarded-proto").and_then(scheme),
-        host: of_client("x-forwarded-host").and_then(host),
-        port: of_client("x-forwarded-port").and_then(port),
+        https: of_client("x-forwarded-proto", believed.x_forwarded_proto).and_then(scheme),
+        host: of_client("x-forwarded-host", believed.x_forwarded_host).and_then(host),
+        port: of_client("x-forwarded-port", believed.x_forwarded_port).and_then(port),
     }
 }
 

@@ -3,7 +3,7 @@
 use hayate_fuzz::Random;
 use hayate_http::Head;
 
-use crate::{access_log, date, files, forwarded, fuzzed, host::Host, route, target::Target};
+use crate::{TrustedHeaders, access_log, date, files, forwarded, fuzzed, host::Host, route, target::Target};
 
 /// What bytes of protocols are made of.
 const PIECES: [&[u8]; 34] = [
@@ -165,7 +165,8 @@ fn hosts_and_forwarded_headers() {
         }
         head.extend(b"\r\n");
         if let Ok(head) = Head::parse(&head, &hayate_http::Limits::default()) {
-            let _ = forwarded::read(&head, &trusted);
+            let all = TrustedHeaders { x_forwarded_host: true, forwarded: true, ..TrustedHeaders::default() };
+            let _ = forwarded::read(&head, &trusted, all);
         }
     });
 }

@@ -104,7 +104,7 @@ pub use meet::{Http3, Port, Tls};
 pub use metrics::{Metrics, SiteMetrics};
 pub use reader::Reader;
 pub use route::Script;
-pub use settings::{Limits, Settings};
+pub use settings::{Limits, Settings, TrustedHeaders};
 pub use site::{Backend, Beside, Elsewhere, FileId, FileRules, HostPattern, Routes, Site};
 pub use thread::Thread;
 pub use threads::Threads;

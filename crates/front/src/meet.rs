@@ -241,7 +241,7 @@ pub(crate) async fn aside(settings: &Settings, client: &Client<'_>) -> Option<Bo
     // A unix socket's peer is a proxy, which may speak TLS itself.
     let port = tls.redirect.filter(|_| client.peer.ip.is_some())?;
     let mut answer = Answer::new(if matches!(client.head.method(), b"GET" | b"HEAD") { 301 } else { 308 });
-    let unnamed = client.target.authority.is_none() && client.head.get(b"host").is_none_or(<[u8]>::is_empty);
+    let unnamed = client.in_place_of_host.is_none() && client.head.get(b"host").is_none_or(<[u8]>::is_empty);
     let mut location = match &client.peer.local_addr {
         addr if unnamed && addr.contains(':') => format!("https://[{addr}]"),
         addr if unnamed => format!("https://{addr}"),

@@ -42,12 +42,12 @@ impl Connection {
 
         let trusted = settings.trusts(peer.ip);
         let said = if trusted {
-            forwarded::read(head, &settings.trusted_proxies)
+            forwarded::read(head, &settings.trusted_proxies, settings.trusted_headers)
         } else {
             forwarded::Forwarded::default()
         };
-        let named = said.host.as_deref().map(str::as_bytes).or(target.authority);
-        let named = named.or_else(|| head.get(b"host")).filter(|named| !named.is_empty());
+        let in_place = said.host.as_deref().map(str::as_bytes).or(target.authority);
+        let named = in_place.or_else(|| head.get(b"host")).filter(|named| !named.is_empty());
         let read = named.map(|named| self.named.parse(named));
         let host = read.as_ref().and_then(|named| named.host.as_ref());
         let name = host.as_ref().map_or("", |host| &host.name);
@@ -72,6 +72,7 @@ impl Connection {
             thread,
             snapshot: &snapshot,
             name,
+            in_place_of_host: in_place,
             asked: path.as_deref().unwrap_or_default(),
             head,
             peer,

@@ -13,10 +13,12 @@ pub struct Settings {
     pub limits: Limits,
     /// Where answered requests are written down.
     pub access_log: AccessLog,
-    /// Peers whose `Forwarded` and `X-Forwarded-*` headers are believed.
+    /// Peers that are believed what they say of their visitors.
     pub trusted_proxies: Vec<ipnet::IpNet>,
     /// Whether peers on unix sockets are believed as well.
     pub trust_unix: bool,
+    /// In which of their headers.
+    pub trusted_headers: TrustedHeaders,
     /// Shows reasons on error pages. Never in production.
     pub development: bool,
     /// Whether clients without TLS may begin with HTTP/2's preface.
@@ -27,6 +29,68 @@ pub struct Settings {
     pub ports: HashMap<ListenAddr, Port>,
     /// TLS, if some of them speak it.
     pub tls: Option<Tls>,
+}
+
+/// Which headers of a trusted proxy are believed. One that a proxy does not know it passes on, and that is its visitor's own word.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[serde(default)]
+pub struct TrustedHeaders {
+    /// `X-Forwarded-For`: who asks.
+    pub x_forwarded_for: bool,
+    /// `X-Forwarded-Proto`: whether by TLS.
+    pub x_forwarded_proto: bool,
+    /// `X-Forwarded-Host`: for which site.
+    pub x_forwarded_host: bool,
+    /// `X-Forwarded-Port`: at which port.
+    pub x_forwarded_port: bool,
+    /// `Forwarded` (RFC 7239): all of it but the port.
+    pub forwarded: bool,
+}
+
+impl Default for TrustedHeaders {
+    /// What the usual proxies write themselves. Many of them pass on the other two, and by the host a visitor would choose the site.
+    fn default() -> TrustedHeaders {
+        TrustedHeaders {
+            x_forwarded_for: true,
+            x_forwarded_proto: true,
+            x_forwarded_port: true,
+            ..TrustedHeaders::NONE
+        }
+    }
+}
+
+impl TrustedHeaders {
+    /// Nothing is believed.
+    pub const NONE: TrustedHeaders = TrustedHeaders {
+        x_forwarded_for: false,
+        x_forwarded_proto: false,
+        x_forwarded_host: false,
+        x_forwarded_port: false,
+        forwarded: false,
+    };
+
+    /// Believes one more, by its name in any case; otherwise why there is no such header here.
+    pub fn believe(&mut self, name: &str) -> Result<(), String> {
+        let header = match &*name.to_ascii_lowercase() {
+            "x-forwarded-for" => &mut self.x_forwarded_for,
+            "x-forwarded-proto" => &mut self.x_forwarded_proto,
+            "x-forwarded-host" => &mut self.x_forwarded_host,
+            "x-forwarded-port" => &mut self.x_forwarded_port,
+            "forwarded" => &mut self.forwarded,
+            _ => {
+                return Err(format!(
+                    "expected some of x-forwarded-for, x-forwarded-proto, x-forwarded-host, x-forwarded-port and forwarded, found '{name}'"
+                ));
+            }
+        };
+        *header = true;
+        Ok(())
+    }
+
+    /// Whether the visitors' scheme can be known by them.
+    pub fn say_the_scheme(&self) -> bool {
+        self.x_forwarded_proto || self.forwarded
+    }
 }
 
 /// What a client may do. Times are measured about once a second, so each may last up to a second longer.

@@ -278,9 +278,12 @@ pub struct ServeArgs {
     /// Forbid PHP and all it starts to gain privileges [default: true]
     #[arg(long, value_name = "BOOL", action = ArgAction::Set, help_heading = "Process")]
     pub no_new_privileges: Option<bool>,
-    /// Network whose Forwarded and X-Forwarded-* headers are believed, or unix; repeatable
+    /// Network of proxies that are believed what they say of their visitors, or unix; repeatable
     #[arg(long, value_name = "NETWORK", help_heading = "Process")]
     pub trusted_proxies: Vec<String>,
+    /// Header of theirs that is believed, such as x-forwarded-host; repeatable [default: x-forwarded-for, -proto and -port]
+    #[arg(long, value_name = "NAME", help_heading = "Process")]
+    pub trusted_headers: Vec<String>,
     /// Threads that serve connections, 1 to 64 [default: processors that the server may use]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64), help_heading = "Process")]
     pub front_threads: Option<u32>,

@@ -21,7 +21,7 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use hayate_front::{AccessLog, ListenAddr, Listener, Thread, runtime};
+use hayate_front::{AccessLog, ListenAddr, Listener, Thread, TrustedHeaders, runtime};
 use hayate_http::Secret;
 use hayate_pool::{Directly, Generation, Mode, Rewind, RewindTotals, Spec};
 use hayate_ring::Hub;
@@ -402,10 +402,10 @@ async fn samples(
     urls: &[String],
     dir: &Path,
 ) -> Result<Vec<Sample>> {
-    let (address, _) =
-        app.addresses(&plan.ports_by_address(), plan.trust_unix || !plan.trusted_proxies.is_empty());
+    let (address, _) = app.addresses(&plan.ports_by_address(), plan.is_behind_proxy());
     // The socket stands in for the proxy, if there is one: what it forwards is believed.
-    let alone = Plan { apps: vec![app.clone()], trust_unix: true, ..plan.clone() };
+    let trusted_headers = TrustedHeaders::default();
+    let alone = Plan { apps: vec![app.clone()], trust_unix: true, trusted_headers, ..plan.clone() };
     let (orders, _) = mpsc::unbounded_channel();
     let server = Server::new(&alone, AccessLog::off(), orders, std::process::id(), NO_QUIC, false)?;
     server.install(&alone, AccessLog::off(), vec![Arc::clone(generation)], Vec::new());
@@ -508,7 +508,6 @@ async fn get(socket: &Path, address: &Address, path: &str) -> Result<(u16, u64)>
     let driver = tokio::spawn(connection);
     let request = Request::get(path)
         .header("host", &address.authority)
-        .header("x-forwarded-host", &address.authority)
         .header("x-forwarded-proto", if address.https { "https" } else { "http" })
         .header("x-forwarded-port", address.port)
         .header("user-agent", "hayate explain")

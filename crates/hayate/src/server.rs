@@ -260,6 +260,7 @@ fn settings(plan: &Plan, access_log: AccessLog, tls: Option<hayate_front::Tls>) 
         access_log,
         trusted_proxies: plan.trusted_proxies.clone(),
         trust_unix: plan.trust_unix,
+        trusted_headers: plan.trusted_headers,
         http2_prior_knowledge: plan.http2_prior_knowledge,
         early_hints_http1: plan.early_hints_http1,
         ports: ports.collect(),

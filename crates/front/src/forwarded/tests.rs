@@ -12,8 +12,16 @@ fn head(headers: &[(&str, &[u8])]) -> Head {
     Head::parse(&bytes, &Limits::default()).unwrap()
 }
 
+const ALL: TrustedHeaders = TrustedHeaders {
+    x_forwarded_for: true,
+    x_forwarded_proto: true,
+    x_forwarded_host: true,
+    x_forwarded_port: true,
+    forwarded: true,
+};
+
 fn of(headers: &[(&'static str, &[u8])]) -> Forwarded {
-    read(&head(headers), &["10.0.0.0/8".parse().unwrap()])
+    read(&head(headers), &["10.0.0.0/8".parse().unwrap()], ALL)
 }
 
 fn said(headers: &[(&'static str, &str)]) -> Forwarded {
@@ -113,6 +121,48 @@ fn what_the_client_made_up_is_not_believed() {
     }
 }
 
+#[test]
+fn only_what_an_operator_has_believed_is_read() {
+    let head = head(&[
+        ("x-forwarded-for", b"198.51.100.7"),
+        ("x-forwarded-proto", b"https"),
+        ("x-forwarded-host", b"a.test"),
+        ("x-forwarded-port", b"8443"),
+        ("forwarded", b"for=203.0.113.9;proto=http;host=b.test"),
+    ]);
+    let read = |names: &[&str]| {
+        let mut believed = TrustedHeaders::NONE;
+        names.iter().for_each(|name| believed.believe(name).unwrap());
+        super::read(&head, &[], believed)
+    };
+    let client = |addr: &str| Some(Client { addr: addr.parse().unwrap(), port: None });
+    let nothing = Forwarded::default;
+    assert_eq!(read(&[]), nothing());
+    assert_eq!(read(&["X-Forwarded-For"]), Forwarded { client: client("198.51.100.7"), ..nothing() });
+    assert_eq!(read(&["x-forwarded-proto"]), Forwarded { https: Some(true), ..nothing() });
+    assert_eq!(read(&["x-forwarded-host"]), Forwarded { host: is("a.test"), ..nothing() });
+    assert_eq!(read(&["x-forwarded-port"]), Forwarded { port: Some(8443), ..nothing() });
+    // One that is not believed does not stand in the way of one that is.
+    let standard =
+        Forwarded { client: client("203.0.113.9"), https: Some(false), host: is("b.test"), port: None };
+    assert_eq!(read(&["forwarded"]), standard);
+    assert_eq!(read(&["forwarded", "x-forwarded-proto"]), standard);
+    assert_eq!(read(&["forwarded", "x-forwarded-for"]).client, client("198.51.100.7"));
+    let usual = super::read(&head, &[], TrustedHeaders::default());
+    assert_eq!(
+        usual,
+        Forwarded { client: client("198.51.100.7"), https: Some(true), host: None, port: Some(8443) }
+    );
+    // Without a chain the element of the nearest proxy counts.
+    let listed =
+        self::head(&[("x-forwarded-for", b"1.1.1.1, 10.0.0.1"), ("x-forwarded-host", b"evil.test, a.test")]);
+    let host_alone = TrustedHeaders { x_forwarded_host: true, ..TrustedHeaders::NONE };
+    assert_eq!(super::read(&listed, &["10.0.0.0/8".parse().unwrap()], host_alone).host, is("a.test"));
+    let mut believed = TrustedHeaders::NONE;
+    let why = believed.believe("x-real-ip").unwrap_err();
+    assert!(why.ends_with("x-forwarded-port and forwarded, found 'x-real-ip'"), "{why}");
+}
+
 /// Quotes and backslashes that a client left open do not reach what a proxy appended.
 #[test]
 fn an_open_quote_of_the_client_swallows_nothing() {
@@ -203,7 +253,7 @@ proptest! {
             return Ok(());
         }
         let fields: Vec<(&str, &[u8])> = values.iter().map(|value| (name, &value[..])).collect();
-        let got = read(&head(&fields), &["10.0.0.0/8".parse().unwrap()]);
+        let got = read(&head(&fields), &["10.0.0.0/8".parse().unwrap()], ALL);
         prop_assert_eq!(got.client.map(|client| client.addr.to_string()), is("198.51.100.7"));
         if standard {
             prop_assert_eq!((got.https, got.host.as_deref()), (Some(true), Some("shop.test")));

@@ -86,6 +86,7 @@ impl Server {
             access_log,
             trusted_proxies: Vec::new(),
             trust_unix: false,
+            trusted_headers: Default::default(),
             development: false,
             http2_prior_knowledge: true,
             early_hints_http1: false,

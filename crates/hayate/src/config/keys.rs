@@ -41,8 +41,10 @@ pub struct File {
     pub development: Option<bool>,
     /// Forbids PHP and all it starts to gain privileges, as by sudo or setuid programs. Default: `true`. Flag: `--no-new-privileges`.
     pub no_new_privileges: Option<bool>,
-    /// Networks whose `Forwarded` and `X-Forwarded-*` headers are believed, such as `10.0.0.0/8`; `unix` for peers on unix sockets. Default: none. Flag: `--trusted-proxies`.
+    /// Networks of proxies that are believed what they say of their visitors (`trusted_headers`), such as `10.0.0.0/8`; `unix` for peers on unix sockets. Default: none. Flag: `--trusted-proxies`.
     pub trusted_proxies: Option<OneOrMany>,
+    /// The headers of `trusted_proxies` that are believed: some of `x-forwarded-for`, `x-forwarded-proto`, `x-forwarded-host`, `x-forwarded-port` and `forwarded`. Name only what the proxies set or remove themselves: one that they pass on is the visitor's word, and by the host a visitor would choose the application. `forwarded` is read where there is no `X-Forwarded-For` that is believed. See docs/deployment.md. Default: `x-forwarded-for`, `x-forwarded-proto`, `x-forwarded-port`. Flag: `--trusted-headers`.
+    pub trusted_headers: Option<OneOrMany>,
     /// Lets clients without TLS speak HTTP/2 by beginning with its preface ("prior knowledge"), as proxies and programs do; browsers do not. Default: `false`.
     pub http2_prior_knowledge: Option<bool>,
     /// Sends 103 Early Hints (`hayate_early_hints()`, `headers_send(103)`) to clients of HTTP/1.1 as well; some take it for the answer. Those of HTTP/2 and 3 get it always. Default: `false`.

@@ -21,7 +21,7 @@ use std::{
 };
 
 use hayate_front::{
-    Compression, Limits, ListenAddr,
+    Compression, Limits, ListenAddr, TrustedHeaders,
     rules::{RateBy, RuleSpec},
 };
 use hayate_pool::{Mode, Spec};
@@ -79,10 +79,13 @@ pub struct Plan {
     pub front_kept: bool,
     /// Shows reasons on error pages.
     pub development: bool,
-    /// Whose forwarding headers are believed.
+    /// Who is believed what he says of visitors.
     pub trusted_proxies: Vec<IpNet>,
-    /// Whether those of peers on unix sockets are.
+    /// Whether peers on unix sockets are.
     pub trust_unix: bool,
+    /// In which headers.
+    #[serde(default)]
+    pub trusted_headers: TrustedHeaders,
     /// Whether clients without TLS may begin with HTTP/2's preface.
     #[serde(default)]
     pub http2_prior_knowledge: bool,
@@ -260,6 +263,17 @@ impl Plan {
                 }
             })?);
         }
+        let by_flag = !args.trusted_headers.is_empty();
+        let names = by_flag.then(|| OneOrMany::Many(args.trusted_headers.clone())).or(file.trusted_headers);
+        let mut trusted_headers =
+            names.as_ref().map_or_else(TrustedHeaders::default, |_| TrustedHeaders::NONE);
+        for name in names.into_iter().flat_map(OneOrMany::into_vec) {
+            trusted_headers.believe(&name).map_err(|why| match by_flag {
+                true => flag(format!("--trusted-headers: {why}")),
+                false => source.error(&[Step::Key("trusted_headers")], format!("trusted_headers: {why}")),
+            })?;
+        }
+        let behind_proxy = are_told_of_schemes(&trusted_proxies, trust_unix, trusted_headers);
         let access_log = args.access_log.clone().or(file.access_log.map(|to| match to {
             AccessLogTo::File(path) => AccessLogTo::File(from_file(&path)),
             other => other,
@@ -341,7 +355,7 @@ impl Plan {
         reports("scripts beside applications");
         scripts::find(&mut apps, &recognised);
         for app in apps.iter_mut().filter(|app| app.failed.is_none()) {
-            app.fill_visits(&listen, trust_unix || !trusted_proxies.is_empty());
+            app.fill_visits(&listen, behind_proxy);
         }
         reports("certificates and users");
         check_routes(source, &apps)?;
@@ -422,6 +436,7 @@ impl Plan {
             development,
             trusted_proxies,
             trust_unix,
+            trusted_headers,
             early_hints_http1: file.early_hints_http1.unwrap_or(false),
             http2_prior_knowledge: file.http2_prior_knowledge.unwrap_or(false),
             drain_timeout: time(args.drain_timeout.or(file.drain_timeout), Duration::from_secs(30))
@@ -452,6 +467,11 @@ impl Plan {
     pub fn ports_by_address(&self) -> Vec<(ListenAddr, Port)> {
         let ports = self.ports.iter().copied().chain(std::iter::repeat(Port::default()));
         self.listen.iter().cloned().zip(ports).collect()
+    }
+
+    /// Whether visitors come by a proxy that says whether they speak TLS.
+    pub fn is_behind_proxy(&self) -> bool {
+        are_told_of_schemes(&self.trusted_proxies, self.trust_unix, self.trusted_headers)
     }
 
     /// The addresses as people write them.
@@ -563,6 +583,10 @@ impl Plan {
         compare("log_format", self.log_format == other.log_format);
         changed
     }
+}
+
+fn are_told_of_schemes(proxies: &[IpNet], unix: bool, headers: TrustedHeaders) -> bool {
+    (unix || !proxies.is_empty()) && headers.say_the_scheme()
 }
 
 fn front_threads(source: &Source, wanted: Option<u32>) -> Result<u32, ConfigError> {

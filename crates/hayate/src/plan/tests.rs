@@ -205,6 +205,10 @@ fn what_is_missing_or_contradicts_names_line_and_remedy() {
     assert!(said.starts_with("hayate.toml:3: path: ") && said.contains("write /blog"), "{said}");
     let said = error("trusted_proxies = ['10.0.0.0/8', 'nonsense']\n");
     assert!(said.starts_with("hayate.toml:1: 'nonsense' is no network"), "{said}");
+    let said = error("\ntrusted_headers = ['X-Forwarded-For', 'x-real-ip']\n");
+    let want = "hayate.toml:2: trusted_headers: expected some of x-forwarded-for, x-forwarded-proto, x-forwarded-host, x-forwarded-port and \
+                forwarded, found 'x-real-ip'";
+    assert_eq!(said, want);
     let said = error("\nlisten = 'nonsense'\n");
     assert!(said.starts_with("hayate.toml:2: 'nonsense' is no address"), "{said}");
     assert!(error("group = 'staff'\n").starts_with("hayate.toml:1: group needs user"));
@@ -217,6 +221,29 @@ fn what_is_missing_or_contradicts_names_line_and_remedy() {
     assert!(said.contains("outside the document root"), "{said}");
     let said = error("[[app]]\nroot = 'site'\nhosts = ['a b']\n");
     assert!(said.starts_with("hayate.toml:3: hosts: 'a b' is no host name"), "{said}");
+}
+
+#[test]
+fn headers_of_proxies_are_believed_as_far_as_they_are_named() {
+    let dir = fixture();
+    let believed = |text: &str, flags: &[&str]| {
+        let text = format!("trusted_proxies = 'unix'\n{text}\n[[app]]\nroot = 'site'\n");
+        let flags = flags.iter().map(|name| (*name).to_owned()).collect();
+        let plan = plan(dir.path(), &text, |args| args.trusted_headers = flags).unwrap();
+        (plan.trusted_headers, plan.is_behind_proxy())
+    };
+    let (usual, behind) = believed("", &[]);
+    assert!(usual.x_forwarded_for && usual.x_forwarded_proto && usual.x_forwarded_port && behind);
+    assert!(!usual.x_forwarded_host && !usual.forwarded, "what many proxies pass on");
+    assert_eq!(believed("trusted_headers = []", &[]), (TrustedHeaders::NONE, false));
+    let forwarded = TrustedHeaders { forwarded: true, ..TrustedHeaders::NONE };
+    assert_eq!(believed("trusted_headers = 'Forwarded'", &[]), (forwarded, true));
+    let host = TrustedHeaders { x_forwarded_host: true, ..TrustedHeaders::NONE };
+    assert_eq!(
+        believed("trusted_headers = 'forwarded'", &["X-Forwarded-Host"]),
+        (host, false),
+        "a flag wins"
+    );
 }
 
 #[test]
