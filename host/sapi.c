@@ -81,8 +81,27 @@ static PHP_MINIT_FUNCTION(hayate)
 	return SUCCESS;
 }
 
+/* All code of the request has run. What it has left unread of its body is the front's affair: PHP would wait for it, as
+ * long as the client likes, with the answer's end still to come. */
+static int body_over(void)
+{
+	SG(post_read) = 1;
+	return SUCCESS;
+}
+
 static zend_module_entry hayate_module = {
-    STANDARD_MODULE_HEADER, "hayate", NULL, PHP_MINIT(hayate), NULL, NULL, NULL, info, NULL, STANDARD_MODULE_PROPERTIES,
+    STANDARD_MODULE_HEADER,
+    "hayate",
+    NULL,
+    PHP_MINIT(hayate),
+    NULL,
+    NULL,
+    NULL,
+    info,
+    NULL,
+    NO_MODULE_GLOBALS,
+    body_over,
+    STANDARD_MODULE_PROPERTIES_EX,
 };
 
 static int host_startup(sapi_module_struct *module)

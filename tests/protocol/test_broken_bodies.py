@@ -3,6 +3,7 @@ client that has left, and the client's answer is cut off."""
 
 from __future__ import annotations
 
+import contextlib
 import socket
 import time
 
@@ -118,6 +119,21 @@ def never_whole(server: Hayate, name: str) -> None:
     assert end.read_text().startswith("aborted after "), end.read_text()
     time.sleep(0.2)
     assert not (server.site / f"{name}.more").exists(), "it went on after what it said last"
+
+
+def test_what_a_script_leaves_unread_is_not_waited_for(server) -> None:
+    """In classic mode PHP reads the rest of a body when it has ended a request: workers were held by clients that had their page to come."""
+    with contextlib.ExitStack() as clients:
+        # One after the other: only half of the workers are for bodies that have not come.
+        for _ in range(4):
+            client = clients.enter_context(socket.create_connection(("127.0.0.1", server.port), timeout=20))
+            client.sendall(b"PUT /ok.php HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n" % LIMIT + b"x" * (LIMIT - 1))
+            answer = b""
+            while b"ok" not in answer.partition(b"\r\n\r\n")[2]:
+                piece = client.recv(65536)
+                assert piece, answer
+                answer += piece
+            assert answer.startswith(b"HTTP/1.1 200")
 
 
 CHUNKED = b"Transfer-Encoding: chunked\r\n"
