@@ -192,7 +192,9 @@ def install() -> None:
     assert run("systemctl", "is-active", "hayate", fails=True).strip() == "inactive"
     assert "/usr/share/man/man1/hayate.1.gz" in run("man", "-w", "hayate")
     assert "/usr/share/man/man1/hayate-lab-load.1.gz" in run("man", "-w", "hayate-lab-load")
-    assert "/etc/hayate/hayate.toml" in run("dpkg-query", "-W", "-f", "${Conffiles}", "hayate")
+    assert str(CONFIGURATION) in run("dpkg-query", "-W", "-f", "${Conffiles}", "hayate")
+    configuration = CONFIGURATION.stat()
+    assert (configuration.st_uid, oct(configuration.st_mode & 0o7777)) == (0, "0o640"), "passwords may be written into it"
 
 
 def start() -> None:

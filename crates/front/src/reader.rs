@@ -54,6 +54,14 @@ impl Reader {
         (user != 0).then(|| Reader { app: app.to_owned(), user, groups, told })
     }
 
+    /// Whether this user may open what a path leads to, as far as can be told. May wait for the disk. The log says nothing of it.
+    pub fn may_open(&self, path: &Path) -> bool {
+        let told = Arc::new(AtomicBool::new(true));
+        let quiet = Reader { told, ..self.clone() };
+        let Ok(real) = path.canonicalize() else { return false };
+        stat(&real).is_ok_and(|meta| quiet.may_read(&real, Meta::of(&meta).id))
+    }
+
     /// Whether this user may open the file `id` at a path that has no link in it. May wait for the disk.
     pub(crate) fn may_read(&self, path: &Path, id: FileId) -> bool {
         // What is no longer there, or as it was, gives no right.

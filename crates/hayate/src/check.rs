@@ -50,6 +50,9 @@ pub fn run(args: &ServeArgs) -> ExitCode {
     if plan.runs_php_as_root() {
         say!("warning       {PHP_AS_ROOT}");
     }
+    for exposed in &plan.exposed {
+        say!("warning       {exposed}");
+    }
     let mut php = Hosts::default();
     for app in plan.configured() {
         let spec = &app.spec;

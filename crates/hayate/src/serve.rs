@@ -243,7 +243,7 @@ async fn serve_for(
     let (running, apps) = server.running_now();
     announce(&running, &apps, control_path.as_deref());
     secrets::warn_of(running.configured());
-    running.warn_of_vain_keys();
+    running.warn();
     warn_of_fixed(&running, &plan);
     if running.tls.as_ref().is_some_and(|tls| !tls.http3.is_empty()) {
         tracing::warn!("HTTP/3 is on (http3 in [tls]), which is experimental: see docs/tls.md");

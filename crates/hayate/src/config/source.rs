@@ -76,10 +76,15 @@ fn read_at_most(path: &Path, most: u64) -> io::Result<String> {
 impl Source {
     /// Reads and checks a file.
     pub fn read(path: &Path) -> Result<(Source, File), ConfigError> {
-        let text = read_at_most(path, LONGEST).map_err(|error| ConfigError {
-            place: Place::File(path.to_owned()),
-            message: format!("cannot read the configuration: {error}"),
-            of_disk: false,
+        let text = read_at_most(path, LONGEST).map_err(|error| {
+            let remedy = match error.kind() {
+                io::ErrorKind::PermissionDenied => {
+                    "; it may hold passwords, and who may read it is for its owner to say: run this as root (sudo)"
+                }
+                _ => "",
+            };
+            let message = format!("cannot read the configuration: {error}{remedy}");
+            ConfigError { place: Place::File(path.to_owned()), message, of_disk: false }
         })?;
         Source::parse(path, text)
     }

@@ -5,6 +5,7 @@
 
 mod app;
 mod compression;
+mod exposed;
 mod front_controller;
 mod limits;
 mod mode;
@@ -92,6 +93,9 @@ pub struct Plan {
     /// Whether clients of HTTP/1.1 get early hints.
     #[serde(default)]
     pub early_hints_http1: bool,
+    /// Which secrets users of applications may read, in words.
+    #[serde(default)]
+    pub exposed: Vec<String>,
     /// How long requests may finish.
     pub drain_timeout: Duration,
     /// What a client may do.
@@ -226,6 +230,7 @@ impl Plan {
         strictness: Strictness,
         reports: &mut dyn FnMut(&str),
     ) -> Result<Plan, ConfigError> {
+        let secrets = exposed::Secrets::of(source, &file);
         let for_one = args.root.is_some() || args.worker.is_some() || args.front_controller.is_some();
         if file.app.len() > 1 && for_one {
             return Err(flag(
@@ -360,6 +365,11 @@ impl Plan {
         reports("certificates and users");
         check_routes(source, &apps)?;
         let tls = tls::resolve(source, file.tls, args, development, &listen, &apps)?;
+        reports("the rights of files that hold secrets");
+        let storage =
+            tls.as_ref().and_then(|tls| tls.authority.as_ref()).map(|authority| &*authority.storage);
+        // A developer's own files are his own to read.
+        let exposed = if development { Vec::new() } else { secrets.warnings(source, &apps, storage) };
         let mut listen = listen;
         if tls.as_ref().is_some_and(|tls| !tls.http3.is_empty()) {
             let beside: Vec<_> =
@@ -439,6 +449,7 @@ impl Plan {
             trusted_headers,
             early_hints_http1: file.early_hints_http1.unwrap_or(false),
             http2_prior_knowledge: file.http2_prior_knowledge.unwrap_or(false),
+            exposed,
             drain_timeout: time(args.drain_timeout.or(file.drain_timeout), Duration::from_secs(30))
                 .unwrap_or(ALWAYS),
             limits: limits::resolve(source, &file.limits)?,
@@ -522,8 +533,11 @@ impl Plan {
         vain
     }
 
-    /// Says so in the log.
-    pub fn warn_of_vain_keys(&self) {
+    /// Says so in the log, and which secrets are exposed.
+    pub fn warn(&self) {
+        for exposed in &self.exposed {
+            tracing::warn!("{exposed}");
+        }
         for app in self.configured() {
             for vain in self.vain_keys(app) {
                 tracing::warn!(app = app.spec.name, "{vain}");

@@ -90,7 +90,7 @@ pub(super) fn switch(server: &Arc<Server>, listeners: &mut Listeners, fresh: Fre
     let plan = loaded.plan.clone();
     secrets::warn_of(plan.configured());
     warn_of_projects(&plan);
-    plan.warn_of_vain_keys();
+    plan.warn();
     // First, so that nobody is accepted there by settings that do not know of it.
     listeners.keep(&plan.listen);
     let old = server.install(&plan, access_log, apps, slower);
