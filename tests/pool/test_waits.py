@@ -306,6 +306,69 @@ def test_a_body_that_comes_during_a_deployment_is_for_one_release(tmp_path, mode
         assert data.startswith(b"HTTP/1.1 200") and data.endswith(b"script of two, library of two, 10 bytes"), (data, server.log_tail())
 
 
+def rule(text: str) -> str:
+    return f'[[app.rule]]\npath = "/page.php"\n{text}\n'
+
+
+#: Rules before and after a deployment, and what becomes of a request for /page.php?a=b that came before it and whose body came after it.
+RULES = {
+    "alias": ("", rule('alias = "files"'), "503"),
+    "no more an alias for others": (rule('method = "PUT"\nalias = "files"'), "", "200 page of two, a=b"),
+    "deny": ("", rule("deny = 403"), "403"),
+    "deny of the application": ("", 'deny = "/page.php"', "404"),
+    "redirect": ("", rule('redirect = "/other.php"'), "302"),
+    "password": ("", rule('basic_auth = { users = "staff" }'), "401"),
+    "others rewritten": (rule('rewrite = "/one.php?x=1"'), rule('rewrite = "/two.php?y=2"'), "200 two of two, y=2&a=b"),
+    "rewritten no more": (rule('rewrite = "/one.php?x=1"'), "", "200 page of two, a=b"),
+    "counted once": (rule("rate = { requests = 1, per = '1h', burst = 0 }"), rule("rate = { requests = 1, per = '1h', burst = 0 }"), "200 page of two, a=b"),
+    "front controller": ("", '[[app.rule]]\npath = "/page.php"\nrewrite = "/nothing"\n[[app.rule]]\npath = "/index.php"\ndeny = 403\n', "403"),
+}
+
+
+@pytest.mark.parametrize("case", RULES)
+def test_the_rules_of_a_deployment_hold_for_bodies_that_come_during_it(tmp_path, case) -> None:
+    before, after, want = RULES[case]
+    tmp_path.chmod(0o755)
+    for release in ("one", "two"):
+        (tmp_path / release).mkdir(mode=0o755)
+        for name in ("page", "one", "two", "index"):
+            (tmp_path / release / f"{name}.php").write_text(
+                f"<?php echo '{name} of {release}, ', $_SERVER['QUERY_STRING'], ', ', strlen(file_get_contents('php://input')), ' bytes';"
+            )
+    (tmp_path / "files").mkdir()
+    (tmp_path / "staff").write_text("anna:$2y$04$zKvuQyLoJkufXBLEEw2tHuDAXemS4DBB5AHAQ5D33cEVu/WXXZqvy\n")
+    config = tmp_path / "hayate.toml"
+
+    def deploy(release: str, more: str) -> None:
+        config.write_text(f'[[app]]\nname = "shop"\nroot = "{tmp_path}/{release}"\nworkers = 1\nfront_controller = "index.php"\n{more}')
+
+    deploy("one", before)
+    with Hayate(config=config) as server, socket.create_connection(("127.0.0.1", server.port), timeout=60) as s:
+        s.sendall(b"POST /page.php?a=b HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\nConnection: close\r\n\r\nabc")
+        time.sleep(0.5)
+        deploy("two", after)
+        assert server.reload().returncode == 0, server.log_tail()
+        s.sendall(b"defghij")
+        data = rest(s)
+        status, _, text = want.partition(" ")
+        assert data.startswith(f"HTTP/1.1 {status} ".encode()), (data, server.log_tail())
+        if text:
+            assert data.endswith(f"{text}, 10 bytes".encode()), data
+        if case == "counted once":
+            assert requests.get(f"{server.url}/page.php", timeout=60).status_code == 429, "one more would have been too many"
+
+
+def test_an_alias_runs_no_script(tmp_path) -> None:
+    """So there is none that could be of another release."""
+    (tmp_path / "files").mkdir()
+    (tmp_path / "files" / "page.php").write_text("<?php echo 'run';")
+    (tmp_path / "index.php").write_text("<?php echo 'index';")
+    config = f'[[app]]\nroot = "{tmp_path}"\nworkers = 1\n[[app.rule]]\npath = "/files"\nalias = "{tmp_path}/files"\n'
+    with Hayate(config=config) as server, socket.create_connection(("127.0.0.1", server.port), timeout=60) as s:
+        s.sendall(b"POST /files/page.php HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\nConnection: close\r\n\r\nabc")
+        assert s.recv(1000).startswith(b"HTTP/1.1 404"), "before the body has come"
+
+
 def test_a_body_that_has_begun_is_taken_where_it_is(tmp_path) -> None:
     """No worker has taken it when the zygote dies, and a reload puts another generation in the place: it cannot be begun anew there."""
     (tmp_path / "worker.php").write_text(

@@ -8,13 +8,15 @@ use hayate_http::{Exchange, Head, Version};
 use hayate_ring::{Exchange as Job, Failure, HeadTooLarge, ResponseHead, Ring, Slot};
 
 use crate::{
-    Settings, by_address,
+    Settings,
+    anew::{self, Anew},
+    by_address,
     connection::Peer,
     field::Field,
     forwarded,
     reply::Reply,
     request_body::{BodyFailure, Keep, Pump},
-    route::{self, Found, Script},
+    route::Script,
     site::{Backend, Site},
     target::Target,
     thread::{Held, Thread},
@@ -38,6 +40,8 @@ pub(crate) struct Client<'a> {
     pub(crate) from: Option<forwarded::Client>,
     /// Who is counted where there is a limit for each; `None`: a proxy of many visitors, or nobody knows.
     pub(crate) visitor: Option<IpAddr>,
+    /// Whether rules have counted it, which then judge it once more.
+    pub(crate) counted: bool,
     /// What counts it there, as one of its visitor's requests.
     pub(crate) turn: Option<&'a Arc<by_address::Held>>,
     pub(crate) https: bool,
@@ -91,37 +95,6 @@ fn is_idempotent(method: &[u8]) -> bool {
     matches!(method, b"GET" | b"HEAD" | b"OPTIONS" | b"PUT" | b"DELETE" | b"TRACE")
 }
 
-/// What a request is for, when it was configured anew while its body came or it stood in line: no script runs in another release than its own,
-/// nor for another customer. `None` while nothing has changed, or where a rule has said which site it is.
-async fn routed_anew(
-    client: &Client<'_>,
-    site: &Arc<Site>,
-    seen: &mut Held,
-) -> Result<Option<(Arc<Site>, Arc<Script>)>, NoAnswer> {
-    let now = client.thread.snapshot();
-    if Rc::ptr_eq(&now, seen) {
-        return Ok(None);
-    }
-    let asked = |of: &Held| of.routes.pick(client.name, client.asked).cloned();
-    let before = asked(client.snapshot);
-    *seen = now;
-    if !before.is_some_and(|before| Arc::ptr_eq(&before, site)) {
-        return Ok(None);
-    }
-    let gone = || {
-        no_answer(
-            503,
-            "what answered here is not configured any more; it was taken away while this request came",
-        )
-    };
-    let site = asked(seen).ok_or_else(gone)?;
-    let found = route::resolve(&site, client.path).await;
-    match found.map_err(|error| no_answer(503, format!("{}: {error}", site.place.path().display())))? {
-        Found::Script(script) => Ok(Some((site, script))),
-        _ => Err(gone()),
-    }
-}
-
 /// Runs a script. The tuple's second half is how long the request waited for a worker.
 pub(crate) async fn answer(
     settings: &Settings,
@@ -149,10 +122,23 @@ pub(crate) async fn answer(
     let mut moved = None;
     let wanted = client.head.version() >= Version::Http2 || settings.early_hints_http1;
     let (job, head, site, ring) = loop {
-        if let Some(anew) = routed_anew(client, site, &mut seen).await? {
-            moved = Some(anew);
+        let now = client.thread.snapshot();
+        if !Rc::ptr_eq(&now, &seen) {
+            seen = now;
+            // It is seldom, and no request is to be larger for it.
+            match Box::pin(anew::routed(client, exchange, &seen)).await? {
+                Anew::Script(anew) => moved = Some(anew),
+                Anew::Answer(reply) => return Ok((reply, None)),
+            }
         }
-        let (site, script) = moved.as_ref().map_or((site, script), |(site, script)| (site, &**script));
+        let as_moved;
+        let (site, script, client) = match &moved {
+            None => (site, script, client),
+            Some(moved) => {
+                as_moved = moved.client(client);
+                (&moved.site, &*moved.script, &as_moved)
+            }
+        };
         let Backend::Ring { ring, queue_limit, queue_timeout, unavailable, .. } = site.runs(script) else {
             return Err(no_answer(503, "this site runs no scripts any more"));
         };

@@ -23,6 +23,7 @@
 mod access_log;
 mod account;
 mod admission;
+mod anew;
 mod answer_files;
 mod by_address;
 mod compress;

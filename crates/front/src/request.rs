@@ -78,6 +78,7 @@ impl Connection {
             peer,
             from: said.client,
             visitor,
+            counted: false,
             turn: turn.as_ref().ok().and_then(Option::as_ref),
             https: said.https.unwrap_or(peer.https),
             host: if name.is_empty() { "localhost" } else { name },
@@ -267,7 +268,7 @@ struct Again<'a, 'r> {
 }
 
 /// Waits for what rules say, as long as the client does: a password may have to wait for its turn.
-async fn unless_gone<T>(
+pub(crate) async fn unless_gone<T>(
     exchange: &mut Exchange<'_>,
     judged: impl Future<Output = Result<T, NoAnswer>>,
 ) -> Result<T, NoAnswer> {

@@ -450,7 +450,7 @@ impl Rule {
         if self.allow.as_ref().is_some_and(|networks| !contains(networks, client.says_addr())) {
             return Ok(Some(Reply::page(403, None)));
         }
-        if let Some(limiter) = &self.rate
+        if let Some(limiter) = self.rate.as_ref().filter(|_| !client.counted)
             && let Err(TooOften(seconds)) =
                 limiter.admit(key(limiter, client, self.when.page(readings)), now())
         {
