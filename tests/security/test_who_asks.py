@@ -156,35 +156,45 @@ def test_b13_what_chooses_the_site_is_what_php_sees(case, sites) -> None:
 
 def of_visitor() -> list[tuple[str, str]]:
     """What a visitor sends by a proxy that knows X-Forwarded-For and -Proto, and passes on all else; he wants to be at admin.test."""
-    made_up = [("X-Forwarded-Host", "admin.test"), ("Forwarded", "for=127.0.0.1;proto=http;host=admin.test")]
+    made_up = [("X-Forwarded-Host", "admin.test"), ("Forwarded", "for=127.0.0.1;proto=https;host=admin.test")]
     return [("X-Forwarded-For", "9.9.9.9"), ("X-Forwarded-Proto", "https"), *made_up]
 
 
-#: What the operator has believed of such a proxy, and what PHP has to see of that request: site, HTTP_HOST, SERVER_NAME, REMOTE_ADDR, REQUEST_SCHEME.
+def behind_proxy(root: pathlib.Path, names: list[str] | None) -> Hayate:
+    key = "" if names is None else f"trusted_headers = {json.dumps(names)}\n"
+    text = "".join(f'[[app]]\nroot = "{root}"\nname = "{name}"\n{more}\n' for name, more in APPS.items())
+    return Hayate(config=f'trusted_proxies = "127.0.0.1"\n{key}{text}', workers=1)
+
+
+#: What the operator has believed of such a proxy, and what PHP has to see of that request: site, HTTP_HOST, SERVER_NAME, REMOTE_ADDR, and
+#: REQUEST_SCHEME, where that is not the connection's own.
 BELIEVED = {
     "by default": (None, ("other", "other.test", "other.test", "9.9.9.9", "https")),
-    "the host too": (["x-forwarded-for", "X-Forwarded-Host"], ("admin", "admin.test", "admin.test", "9.9.9.9", "http")),
-    "Forwarded alone": (["forwarded"], ("admin", "admin.test", "admin.test", "127.0.0.1", "http")),
-    "Forwarded beside a chain": (["forwarded", "x-forwarded-for"], ("other", "other.test", "other.test", "9.9.9.9", "http")),
-    "nothing": ([], ("other", "other.test", "other.test", "127.0.0.1", "http")),
+    "the host too": (["x-forwarded-for", "X-Forwarded-Host"], ("admin", "admin.test", "admin.test", "9.9.9.9", None)),
+    "Forwarded alone": (["forwarded"], ("admin", "admin.test", "admin.test", "127.0.0.1", "https")),
+    "Forwarded beside a chain": (["forwarded", "x-forwarded-for"], ("other", "other.test", "other.test", "9.9.9.9", None)),
+    "nothing": ([], ("other", "other.test", "other.test", "127.0.0.1", None)),
 }
 
 
 @pytest.mark.parametrize("case", BELIEVED)
 def test_b54_a_visitor_chooses_no_site_by_headers_that_a_trusted_proxy_passes_on(case, hayate_command, root) -> None:
     names, want = BELIEVED[case]
-    key = "" if names is None else f"trusted_headers = {json.dumps(names)}\n"
-    text = "".join(f'[[app]]\nroot = "{root}"\nname = "{name}"\n{more}\n' for name, more in APPS.items())
-    with Hayate(config=f'trusted_proxies = "127.0.0.1"\n{key}{text}', workers=1) as server:
+    with behind_proxy(root, names) as server:
         status, seen = ask(server, of_visitor(), host="other.test")
         assert status == 200
-        assert tuple(seen[name] for name in ("SITE", "HTTP_HOST", "SERVER_NAME", "REMOTE_ADDR", "REQUEST_SCHEME")) == want
+        assert tuple(seen[name] for name in ("SITE", "HTTP_HOST", "SERVER_NAME", "REMOTE_ADDR")) == want[:4]
+        assert seen["REQUEST_SCHEME"] == (want[4] or ("https" if server.speaks_tls else "http"))
         assert seen["HTTP_X_FORWARDED_HOST"] == "admin.test", "applications may look at it, as behind any proxy"
-        # By a target that names its host as well.
-        target = "http://other.test/server.php"
-        assert ask(server, of_visitor(), host="nobody.test", target=target)[1]["SITE"] == want[0]
         # A host that is none has nobody refused, and chooses nothing.
         assert ask(server, [("X-Forwarded-Host", "x@admin.test")], host="other.test")[1]["HTTP_HOST"] == "other.test"
+
+
+@pytest.mark.parametrize(("names", "want"), [(None, "other"), (["x-forwarded-host"], "admin")])
+def test_b54_a_host_that_is_believed_comes_before_that_of_the_target(names, want, hayate_command, root) -> None:
+    with behind_proxy(root, names) as server:
+        seen = ask(server, of_visitor(), target="http://other.test/server.php", host="nobody.test")[1]
+        assert (seen["SITE"], seen["HTTP_HOST"], seen["SERVER_NAME"]) == (want, f"{want}.test", f"{want}.test")
 
 
 def test_b54_a_header_that_cannot_be_believed_is_an_error(hayate_command, root, tmp_path) -> None:
