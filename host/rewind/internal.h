@@ -222,8 +222,13 @@ struct control {
 	uint64_t signal_mask;
 	struct kernel_sigaction actions[MAX_SIGNALS + 1];
 	uint64_t actions_changed; /* bit n - 1: signal n */
-	uint8_t timers_set;       /* bit ITIMER_* */
-	long timers_made;         /* by timer_create(), and not deleted */
+	bool mask_changed;        /* or may have been */
+	bool cannot_wait;         /* the boot has a handler that does not stand behind the host's */
+	bool blocked;             /* signals are, by the present rollback */
+	volatile bool rolling_back;
+	uint64_t postponed; /* signals that came meanwhile, as actions_changed */
+	uint8_t timers_set; /* bit ITIMER_* */
+	long timers_made;   /* by timer_create(), and not deleted */
 	stack_t signal_stack;
 	bool signal_stack_changed;
 	bool threads_started;
@@ -307,6 +312,13 @@ void held_restore(void);
 void held_note_children(void); /* at the point */
 
 /* process.c */
+/* signals.c */
+void signals_stand_in_front(void);
+/* The handler of the boot that stands behind this one, if it is the host's; else NULL. */
+const struct kernel_sigaction *signals_behind(int signal, const void *handler);
+bool signals_must_be_blocked(void);
+void signals_send_again(void); /* those that came during a rollback */
+
 const char *process_note(void);
 void process_restore(void);
 enum rewind_doubt process_doubt(void);

@@ -27,6 +27,9 @@ static int (*libc_sigaction)(int, const struct sigaction *, struct sigaction *);
 static sighandler_t (*libc_signal)(int, sighandler_t), (*libc_sysv_signal)(int, sighandler_t),
     (*libc_sigset)(int, sighandler_t);
 static int (*libc_sigignore)(int), (*libc_siginterrupt)(int, int);
+static int (*libc_sigprocmask)(int, const sigset_t *, sigset_t *);
+static int (*libc_pthread_sigmask)(int, const sigset_t *, sigset_t *);
+static int (*libc_sigblock)(int), (*libc_sigsetmask)(int), (*libc_sighold)(int), (*libc_sigrelse)(int);
 static useconds_t (*libc_ualarm)(useconds_t, useconds_t);
 static int (*libc_pthread_setname_np)(pthread_t, const char *);
 static int (*libc_pthread_create)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
@@ -84,6 +87,12 @@ __attribute__((constructor)) static void look_up(void)
 	*(void **)&libc_sigset = interpose_next("sigset");
 	*(void **)&libc_sigignore = interpose_next("sigignore");
 	*(void **)&libc_siginterrupt = interpose_next("siginterrupt");
+	*(void **)&libc_sigprocmask = interpose_next("sigprocmask");
+	*(void **)&libc_pthread_sigmask = interpose_next("pthread_sigmask");
+	*(void **)&libc_sigblock = interpose_next("sigblock");
+	*(void **)&libc_sigsetmask = interpose_next("sigsetmask");
+	*(void **)&libc_sighold = interpose_next("sighold");
+	*(void **)&libc_sigrelse = interpose_next("sigrelse");
 	*(void **)&libc_ualarm = interpose_next("ualarm");
 	*(void **)&libc_pthread_setname_np = interpose_next("pthread_setname_np");
 	*(void **)&libc_pthread_create = interpose_next("pthread_create");
@@ -130,7 +139,21 @@ EXPORT int sigaction(int signal, const struct sigaction *restrict action, struct
 	if (action != NULL) {
 		changing(signal, action);
 	}
-	return libc_sigaction(signal, action, old);
+	int result = libc_sigaction(signal, action, old);
+	const struct kernel_sigaction *behind =
+	    result == 0 && old != NULL ? signals_behind(signal, (const void *)old->sa_handler) : NULL;
+	if (behind != NULL) {
+		*(void **)&old->sa_handler = behind->handler;
+		old->sa_flags = (old->sa_flags & ~SA_SIGINFO) | (int)(behind->flags & SA_SIGINFO);
+	}
+	return result;
+}
+
+/* The handler that was there before. */
+static sighandler_t before(int signal, sighandler_t handler)
+{
+	const struct kernel_sigaction *behind = signals_behind(signal, (const void *)handler);
+	return behind != NULL ? (sighandler_t)behind->handler : handler;
 }
 
 EXPORT sighandler_t signal(int signal, sighandler_t handler)
@@ -139,7 +162,7 @@ EXPORT sighandler_t signal(int signal, sighandler_t handler)
 	struct sigaction action = {.sa_handler = handler, .sa_flags = SA_RESTART};
 	sigaddset(&action.sa_mask, signal);
 	changing(signal, &action);
-	return libc_signal(signal, handler);
+	return before(signal, libc_signal(signal, handler));
 }
 
 /* Its other names, and the functions by which libc sets handlers without calling any of these. */
@@ -162,7 +185,7 @@ EXPORT int __sigaction(int signal, const struct sigaction *restrict action, stru
 EXPORT sighandler_t sysv_signal(int signal, sighandler_t handler)
 {
 	changing(signal, NULL);
-	return libc_sysv_signal(signal, handler);
+	return before(signal, libc_sysv_signal(signal, handler));
 }
 
 EXPORT sighandler_t __sysv_signal(int number, sighandler_t handler)
@@ -173,7 +196,7 @@ EXPORT sighandler_t __sysv_signal(int number, sighandler_t handler)
 EXPORT sighandler_t sigset(int signal, sighandler_t disposition)
 {
 	changing(signal, NULL);
-	return libc_sigset(signal, disposition);
+	return before(signal, libc_sigset(signal, disposition));
 }
 
 EXPORT int sigignore(int signal)
@@ -186,6 +209,56 @@ EXPORT int siginterrupt(int signal, int interrupts)
 {
 	changing(signal, NULL);
 	return libc_siginterrupt(signal, interrupts);
+}
+
+/* The mask, by all names that change it and that libc's functions do not use themselves. */
+
+static void changing_mask(void)
+{
+	struct control *c = watching();
+	if (c != NULL) {
+		c->mask_changed = true;
+	}
+}
+
+EXPORT int sigprocmask(int how, const sigset_t *restrict set, sigset_t *restrict old)
+{
+	if (set != NULL) {
+		changing_mask();
+	}
+	return libc_sigprocmask(how, set, old);
+}
+
+EXPORT int pthread_sigmask(int how, const sigset_t *restrict set, sigset_t *restrict old)
+{
+	if (set != NULL) {
+		changing_mask();
+	}
+	return libc_pthread_sigmask(how, set, old);
+}
+
+EXPORT int sigblock(int mask)
+{
+	changing_mask();
+	return libc_sigblock(mask);
+}
+
+EXPORT int sigsetmask(int mask)
+{
+	changing_mask();
+	return libc_sigsetmask(mask);
+}
+
+EXPORT int sighold(int signal)
+{
+	changing_mask();
+	return libc_sighold(signal);
+}
+
+EXPORT int sigrelse(int signal)
+{
+	changing_mask();
+	return libc_sigrelse(signal);
 }
 
 EXPORT int setitimer(__itimer_which_t which, const struct itimerval *restrict value, struct itimerval *restrict old)

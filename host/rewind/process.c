@@ -38,6 +38,7 @@ const char *process_note(void)
 	for (int i = 1; i <= MAX_SIGNALS; i++) {
 		SYS4(SYS_rt_sigaction, i, NULL, &c->actions[i], sizeof c->signal_mask);
 	}
+	signals_stand_in_front();
 	c->single_threaded = __libc_single_threaded;
 	c->actions_changed = 0;
 	c->undo_count = 0;

@@ -623,16 +623,28 @@ static void roll_back(void)
 	c->counters.scan_ns += scanned - started;
 	c->counters.copy_ns += now() - scanned;
 	c->active = true;
-	SYS4(SYS_rt_sigprocmask, SIG_SETMASK, &c->signal_mask, NULL, sizeof c->signal_mask);
+	c->rolling_back = false;
+	if (c->blocked) {
+		SYS4(SYS_rt_sigprocmask, SIG_SETMASK, &c->signal_mask, NULL, sizeof c->signal_mask);
+	}
+	if (c->postponed != 0) {
+		signals_send_again();
+	}
 	context_jump(&c->context);
 }
 
 void rewind_back(void)
 {
-	/* A handler must not run on memory that is half put back. */
-	uint64_t all = ~0ull;
-	SYS4(SYS_rt_sigprocmask, SIG_SETMASK, &all, NULL, sizeof all);
-	context_on_stack(rewind_control->rollback_stack + ROLLBACK_STACK, roll_back);
+	/* A handler must not run on memory that is half put back (signals.c). */
+	struct control *c = rewind_control;
+	c->blocked = signals_must_be_blocked();
+	if (c->blocked) {
+		uint64_t all = ~0ull;
+		SYS4(SYS_rt_sigprocmask, SIG_SETMASK, &all, NULL, sizeof all);
+	}
+	c->mask_changed = false;
+	c->rolling_back = true;
+	context_on_stack(c->rollback_stack + ROLLBACK_STACK, roll_back);
 }
 
 void rewind_verify(unsigned every, void (*report)(const char *line))

@@ -66,7 +66,7 @@ static void each_function_that_sets_something(enum rewind_tracking tracking)
 	    "set",      "sched_set", "pthread_set", "pkey_",       "creat",  "lockf",     "initgroups", "ulimit",
 	    "eventfd_", "tcset",     "tcflush",     "tcflow",      "tcsend", "chroot",    "iopl",       "ioperm",
 	    "prlimit",  "nice",      "unshare",     "personality", "sigset", "sigignore", "sigvec"};
-	/* Memory only, the world outside, or (at the end) the mask of signals, which is put back. */
+	/* Memory only, or the world outside. */
 	static const char *const harmless[] = {"setbuf",
 	                                       "setbuffer",
 	                                       "setlinebuf",
@@ -106,8 +106,7 @@ static void each_function_that_sets_something(enum rewind_tracking tracking)
 	                                       "pthread_setcancelstate",
 	                                       "pthread_setcanceltype",
 	                                       "pthread_setconcurrency",
-	                                       "pkey_get",
-	                                       "sigsetmask"};
+	                                       "pkey_get"};
 	extern const char __executable_start, _end;
 	struct link_map *libc = dlopen("libc.so.6", RTLD_LAZY | RTLD_NOLOAD);
 	const Elf64_Sym *symbols = NULL;

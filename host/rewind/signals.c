@@ -1,0 +1,85 @@
+/*
+ * Handlers of signals must not run on memory that is half put back, and to block all signals meanwhile takes two system
+ * calls for each request: a twentieth of what a small one costs. So the handlers that the boot has set stand behind one
+ * of the host's, which during a rollback notes the signal and returns; it is sent again when the memory is whole.
+ *
+ * Signals are blocked all the same, and their mask is put back, where that does not do: a handler or the mask was
+ * changed since the point, or may have been, unseen, by a function of libc's that somebody has asked for by its name;
+ * or the boot has a handler for what an instruction of the rollback itself could cause, which cannot wait.
+ *
+ * Nobody sees the handler in front: who asks for the present one is told of the one behind it (interpose_process.c).
+ */
+#include "interpose.h"
+
+#include <string.h>
+#include <unistd.h>
+
+/* Put back by each rewind like all memory, to what it was. */
+static struct kernel_sigaction behind[MAX_SIGNALS + 1];
+
+static void in_front(int signal, siginfo_t *info, void *context)
+{
+	struct control *c = rewind_control;
+	if (c->rolling_back) {
+		__atomic_fetch_or(&c->postponed, 1ull << (signal - 1), __ATOMIC_RELAXED);
+		return;
+	}
+	/* It may leave by longjmp(3), with the mask of a handler. */
+	c->mask_changed = true;
+	const struct kernel_sigaction *one = &behind[signal];
+	if (one->flags & SA_SIGINFO) {
+		((void (*)(int, siginfo_t *, void *))one->handler)(signal, info, context);
+	} else {
+		((void (*)(int))one->handler)(signal);
+	}
+}
+
+static bool can_wait(int signal, const struct kernel_sigaction *action)
+{
+	return signal != SIGSEGV && signal != SIGBUS && signal != SIGILL && signal != SIGFPE && signal != SIGTRAP &&
+	       signal != SIGSYS && !(action->flags & (unsigned)SA_RESETHAND);
+}
+
+/* When the actions were noted. */
+void signals_stand_in_front(void)
+{
+	struct control *c = rewind_control;
+	c->cannot_wait = c->mask_changed = false;
+	for (int i = 1; i <= MAX_SIGNALS; i++) {
+		struct kernel_sigaction *action = &c->actions[i];
+		if (action->handler == (void *)SIG_DFL || action->handler == (void *)SIG_IGN ||
+		    action->handler == (void *)in_front) {
+			continue;
+		}
+		if (!can_wait(i, action)) {
+			c->cannot_wait = true;
+			continue;
+		}
+		behind[i] = *action;
+		action->handler = (void *)in_front;
+		action->flags |= SA_SIGINFO;
+		if (SYS4(SYS_rt_sigaction, i, action, NULL, sizeof action->mask) != 0) {
+			rewind_die("setting a signal's handler", 0);
+		}
+	}
+}
+
+const struct kernel_sigaction *signals_behind(int signal, const void *handler)
+{
+	return handler == (const void *)in_front && signal >= 1 && signal <= MAX_SIGNALS ? &behind[signal] : NULL;
+}
+
+bool signals_must_be_blocked(void)
+{
+	const struct control *c = rewind_control;
+	return c->cannot_wait || c->mask_changed || c->actions_changed != 0 || *rewind_libc_asked_for;
+}
+
+void signals_send_again(void)
+{
+	struct control *c = rewind_control;
+	uint64_t postponed = __atomic_exchange_n(&c->postponed, 0, __ATOMIC_RELAXED);
+	for (; postponed != 0; postponed &= postponed - 1) {
+		SYS3(SYS_tgkill, SYS1(SYS_getpid, 0), SYS1(SYS_gettid, 0), __builtin_ctzll(postponed) + 1);
+	}
+}
