@@ -236,7 +236,7 @@ install: ## Install below PREFIX=/usr/local what make build has built; DESTDIR f
 	install -D -m 644 packaging/hayate.sysusers $(DESTDIR)$(SYSCONFDIR)/sysusers.d/hayate.conf
 	install -D -m 644 packaging/hayate.tmpfiles $(DESTDIR)$(SYSCONFDIR)/tmpfiles.d/hayate.conf
 	test -e $(DESTDIR)$(SYSCONFDIR)/hayate/hayate.toml || \
-		install -D -m 644 packaging/hayate.toml $(DESTDIR)$(SYSCONFDIR)/hayate/hayate.toml
+		install -D -m 640 packaging/hayate.toml $(DESTDIR)$(SYSCONFDIR)/hayate/hayate.toml
 
 # Packages are of the Debian that they are made on: the host wants that one's PHP and C library. hayate and hayate-lab install on later ones as well.
 # Those of another Debian are made in a root of it, of the server that was built here and a host that is built there.

@@ -21,6 +21,11 @@ static size_t read_post(char *to, size_t len)
 		asked_by_packages_call("php://input");
 		return 0;
 	}
+	/* Once the answer is over, by fastcgi_finish_request() for one, there is no more of it, as with php-fpm: how much
+	 * has come by then is chance. */
+	if (request.answered) {
+		return 0;
+	}
 	size_t total = 0;
 	/* PHP takes a short read for the end. */
 	while (total < len) {
@@ -32,7 +37,7 @@ static size_t read_post(char *to, size_t len)
 	}
 	/* A body that breaks off is no shorter body: whoever asks is told, by connection_aborted(). The script ends at what
 	 * it says next, as PHP has it, and not here: it may have yet to note what it has stored of the body. */
-	if (total < len && !request.answered && !is_stray() && hy_aborted(&request.exchange)) {
+	if (total < len && !is_stray() && hy_aborted(&request.exchange)) {
 		PG(connection_status) |= PHP_CONNECTION_ABORTED;
 	}
 	return total;

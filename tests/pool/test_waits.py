@@ -369,6 +369,28 @@ def test_an_alias_runs_no_script(tmp_path) -> None:
         assert s.recv(1000).startswith(b"HTTP/1.1 404"), "before the body has come"
 
 
+def test_a_body_is_not_for_the_customer_who_has_its_host_now(tmp_path) -> None:
+    """What had been sent to one customer ran in another's application, which had got the host by a reload."""
+    tmp_path.chmod(0o755)
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir(mode=0o755)
+        (tmp_path / name / "index.php").write_text(f"<?php echo '{name} ', file_get_contents('php://input');")
+    apps = '[[app]]\nname = "{0}"\nroot = "{2}/{0}"\nuser = "{1}"\nhosts = ["{3}"]\nworkers = 1\n'
+    text = "".join(apps.format(name, user, tmp_path, host) for name, user, host in (("one", "www-data", "a"), ("two", "nobody", "b")))
+    config = tmp_path / "hayate.toml"
+    config.write_text(text)
+    with Hayate(config=config) as server, socket.create_connection(("127.0.0.1", server.port), timeout=60) as s:
+        s.sendall(b"POST /index.php HTTP/1.1\r\nHost: a\r\nContent-Length: 10\r\nConnection: close\r\n\r\nabc")
+        time.sleep(0.5)
+        config.write_text(text.replace('["a"]', '["c"]').replace('["b"]', '["a"]'))
+        assert server.reload().returncode == 0
+        s.sendall(b"defghij")
+        data = rest(s)
+        assert data.startswith(b"HTTP/1.1 503"), (data, server.log_tail())
+        answer = requests.post(f"{server.url}/index.php", data=b"x", headers={"Host": "a"}, timeout=60)
+        assert answer.text == "two x"
+
+
 def test_a_body_that_has_begun_is_taken_where_it_is(tmp_path) -> None:
     """No worker has taken it when the zygote dies, and a reload puts another generation in the place: it cannot be begun anew there."""
     (tmp_path / "worker.php").write_text(

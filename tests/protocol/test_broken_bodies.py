@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import socket
+import struct
 import time
 
 import pytest
@@ -134,6 +135,64 @@ def test_what_a_script_leaves_unread_is_not_waited_for(server) -> None:
                 assert piece, answer
                 answer += piece
             assert answer.startswith(b"HTTP/1.1 200")
+
+
+#: Writes down what it has got of a body, whatever the client does meanwhile.
+SEEN = """<?php
+ignore_user_abort(true);
+if (isset($_GET['begun'])) { while (ob_get_level()) { ob_end_flush(); } echo 'begun'; flush(); }
+file_put_contents(__DIR__ . '/' . $_GET['log'] . '.end', strlen(file_get_contents('php://input')) . ' ' . ($_POST['end'] ?? 'none'));
+"""
+
+
+@pytest.mark.parametrize("begun", [False, True], ids=["quiet", "begun"])
+@pytest.mark.parametrize("method", ["POST", "PUT"])
+@pytest.mark.parametrize("mode", ["classic", "worker"])
+def test_a_client_that_has_sent_all_and_leaves_has_no_part_of_it_stored(tmp_path, mode, method, begun) -> None:
+    """Its form was stored without its end, with `amount=1` of `amount=1000` perhaps."""
+    (tmp_path / "seen.php").write_text(SEEN)
+    worker = f'worker = "{GENERIC_WORKER}"\n' if mode == "worker" else ""
+    body = b"a=" + b"x" * (4 << 20) + b"&end=there"
+    with Hayate(config=f'[[app]]\nroot = "{tmp_path}"\nworkers = 2\n{worker}') as server:
+        tmp_path.chmod(0o777)
+        for i in range(20):
+            client = socket.create_connection(("127.0.0.1", server.port), timeout=60)
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            client.sendall(
+                f"{method} /seen.php?log={i}{'&begun=1' * begun} HTTP/1.1\r\nHost: a\r\nContent-Type: application/x-www-form-urlencoded\r\n"
+                f"Content-Length: {len(body)}\r\n\r\n".encode()
+                + body
+            )
+            if begun:
+                assert client.recv(65536)
+            client.close()
+        status = server.status
+        assert wait_until(lambda: all(worker["state"] == "idle" for worker in status()["apps"][0]["workers"]) and not status()["apps"][0]["queue"])
+        ends = [end.read_text() for end in tmp_path.glob("*.end")]
+        assert set(ends) <= {f"{len(body)} {'there' if method == 'POST' else 'none'}"}, ends
+        assert len(ends) == 20 or not begun, ends
+
+
+@pytest.mark.parametrize("size", [100, 30_000, LIMIT])
+def test_after_the_end_of_the_answer_there_is_no_more_of_a_body(gathering, size) -> None:
+    """How much of it was there was chance. php-fpm gives nothing either."""
+    (gathering.site / "finish.php").write_text(
+        "<?php echo 'fin'; fastcgi_finish_request();"
+        "file_put_contents(__DIR__ . '/' . $_GET['log'] . '.end', strlen(file_get_contents('php://input')) . ' ' . connection_aborted());"
+    )
+    for i in range(5):
+        end = gathering.site / f"finish{size}{i}.end"
+        assert requests.put(f"{gathering.url}/finish.php?log=finish{size}{i}", data=b"x" * size, timeout=60).text == "fin"
+        assert wait_until(lambda end=end: end.exists() and end.read_text()) and end.read_text() == "0 0"
+
+
+def test_an_answer_that_leaves_a_large_body_says_that_the_connection_ends(gathering) -> None:
+    """It ended without a word, and what the client sent next on it was lost."""
+    for size, ends in ((10_000, None), (LIMIT, None)):
+        assert requests.post(f"{gathering.url}/missing.txt", data=b"x" * size, timeout=60).headers.get("connection") == ends
+    with socket.create_connection(("127.0.0.1", gathering.port), timeout=60) as client:
+        client.sendall(b"POST /missing.txt HTTP/1.1\r\nHost: a\r\nContent-Length: 300000\r\n\r\n" + b"x" * 300_000)
+        assert b"connection: close" in rest(client).lower()
 
 
 CHUNKED = b"Transfer-Encoding: chunked\r\n"

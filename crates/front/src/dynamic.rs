@@ -127,6 +127,9 @@ pub(crate) async fn answer(
             seen = now;
             // It is seldom, and no request is to be larger for it.
             match Box::pin(anew::routed(client, exchange, &seen)).await? {
+                Anew::Script(anew) if !site.has_the_user_of(&anew.site) => {
+                    return Err(no_answer(503, "what answers here belongs to another user since it came"));
+                }
                 Anew::Script(anew) => moved = Some(anew),
                 Anew::Answer(reply) => return Ok((reply, None)),
             }
@@ -300,6 +303,10 @@ async fn head(
         // If it fails the client has left, which the next line hears.
         let _ = informed.then(|| exchange.poll_flush(cx));
         match head {
+            // All of its request is here: it is not to begin with a part of it. Then it is told.
+            Poll::Pending if pump.as_ref().is_some_and(|pump| pump.is_whole() && !pump.is_done()) => {
+                Poll::Pending
+            }
             Poll::Pending => exchange.poll_gone(cx).map(|()| Err(NoHead::Left)),
             Poll::Ready(head) => Poll::Ready(head.map_err(NoHead::Failure)),
         }

@@ -54,6 +54,11 @@ impl Reader {
         (user != 0).then(|| Reader { app: app.to_owned(), user, groups, told })
     }
 
+    /// Whether both are the same user.
+    pub(crate) fn is_user_of(&self, other: &Reader) -> bool {
+        self.user == other.user && self.groups == other.groups
+    }
+
     /// Whether this user may open what a path leads to, as far as can be told. May wait for the disk. The log says nothing of it.
     pub fn may_open(&self, path: &Path) -> bool {
         let told = Arc::new(AtomicBool::new(true));

@@ -27,7 +27,7 @@ use crate::{
     compress::{Broken, CHUNK, Encoding},
     descriptors::Share,
     promise::Promise,
-    request_body::{BodyFailure, Keep, Pump},
+    request_body::{BodyFailure, Keep, Pump, Rest},
     temp::{Owner, Reading, TempFile, TempSpace},
 };
 
@@ -185,6 +185,12 @@ impl Relay {
             }
         }
         true
+    }
+
+    /// What its script may still read of a request that is all here, where the client has left.
+    pub(crate) fn rest(&mut self) -> Option<Box<Rest>> {
+        let pump = self.pump.take().filter(|pump| pump.is_whole() && !pump.is_done())?;
+        Some(Box::new(Rest { pump, job: self.job.take()? }))
     }
 
     /// Why the answer was cut off, if it was for the request's body.

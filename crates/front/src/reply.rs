@@ -120,6 +120,7 @@ impl Reply {
                 let whole = relay.run(exchange, account, &mut self.promise, encoding).await;
                 account.sent = exchange.sent();
                 if !whole {
+                    self.rest = relay.rest();
                     return;
                 }
             }

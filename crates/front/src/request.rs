@@ -155,7 +155,11 @@ impl Connection {
         let mut reply = match reply {
             Ok(reply) => reply,
             Err(NoAnswer::Left) => return,
-            Err(NoAnswer::Failed(why)) => failed(&snapshot, &client, site.map(Arc::as_ref), why),
+            Err(NoAnswer::Failed(why)) => {
+                // Nor does anybody read it here; what is wrong with it is no news any more.
+                let _ = poll_fn(|cx| Poll::Ready(exchange.discard_body(cx))).await;
+                failed(&snapshot, &client, site.map(Arc::as_ref), why)
+            }
         };
         season(settings, &client, &mut reply);
         if !dresses.is_empty() {

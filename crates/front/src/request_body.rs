@@ -21,12 +21,15 @@ use hayate_ring::{Exchange as Job, OpenBody, Ring};
 use crate::{
     answer_files::AnswerFiles,
     descriptors::Files,
-    gather::Gather,
+    gather::{Gather, Share},
     temp::{Owner, Reading, TempFile, TempSpace},
 };
 
 /// Bodies up to this size, in bytes, wait for their end in memory.
 pub(crate) const MEMORY: usize = 32 << 10;
+
+/// Up to so many they do so where all bodies together hold too much as well: their connections hold more.
+const ALWAYS: usize = 1 << 10;
 
 /// How often a script that writes for nobody is listened to at one time.
 const TURNS: usize = 16;
@@ -68,7 +71,8 @@ pub(crate) struct Pump {
 enum Source {
     /// As the client sends it.
     Client(Client),
-    Memory(Bytes),
+    /// It counts as long as it waits.
+    Memory(Bytes, #[expect(dead_code, reason = "it counts until it is dropped")] Share),
     File {
         file: TempFile,
         len: u64,
@@ -123,9 +127,9 @@ impl Client {
     async fn whole(mut self, exchange: &mut Exchange<'_>, keep: Keep<'_>) -> Result<Source, BodyFailure> {
         let mut gathered = BytesMut::new();
         let mut share = keep.gather.body();
-        while gathered.len() <= MEMORY && share.set(gathered.capacity()) {
+        while gathered.len() <= MEMORY && (share.set(gathered.capacity()) || gathered.len() <= ALWAYS) {
             if exchange.body_is_over() || self.next(exchange, &mut gathered).await? == 0 {
-                return Ok(Source::Memory(gathered.freeze()));
+                return Ok(Source::Memory(gathered.freeze(), share));
             }
         }
         let files = keep.files.share();
@@ -189,7 +193,7 @@ impl Pump {
     pub(crate) fn len(&self) -> Option<u64> {
         match &self.source {
             Source::Client(_) => None,
-            Source::Memory(bytes) => Some(bytes.len() as u64),
+            Source::Memory(bytes, _) => Some(bytes.len() as u64),
             Source::File { len, .. } => Some(*len),
         }
     }
@@ -215,7 +219,7 @@ impl Pump {
         self.done = false;
         match &mut self.source {
             Source::Client(client) => return client.received == 0,
-            Source::Memory(_) => {}
+            Source::Memory(..) => {}
             Source::File { at, reading, .. } => {
                 *at = 0;
                 *reading = None;
@@ -237,7 +241,7 @@ impl Pump {
                 let n = ready!(client.poll_next(cx, exchange, |come| piece = Bytes::copy_from_slice(come)));
                 Poll::Ready(n.map(|_| piece))
             }
-            Source::Memory(bytes) => Poll::Ready(Ok(if from == 0 { bytes.clone() } else { Bytes::new() })),
+            Source::Memory(bytes, _) => Poll::Ready(Ok(if from == 0 { bytes.clone() } else { Bytes::new() })),
             Source::File { file, len, at, reading } => {
                 if *at == *len && reading.is_none() {
                     return Poll::Ready(Ok(Bytes::new()));
@@ -283,7 +287,8 @@ impl Pump {
     }
 }
 
-/// What a script may still read of its request while its answer, which has no body of its own, is on its way or sent.
+/// What a script may still read of its request while its answer, which has no body of its own, is on its way or sent, or after its client has
+/// left.
 pub(crate) struct Rest {
     pub(crate) pump: Box<Pump>,
     pub(crate) job: Job,
@@ -303,6 +308,8 @@ impl Rest {
                 match job.poll_body(cx) {
                     Poll::Ready(Some(Ok(_))) => {}
                     Poll::Ready(_) => return Poll::Ready(false),
+                    // What is here comes to its script, whoever has left.
+                    Poll::Pending if pump.is_whole() => return Poll::Pending,
                     Poll::Pending => return exchange.poll_gone(cx).map(|()| true),
                 }
             }

@@ -61,6 +61,17 @@ pub struct Site {
     pub rules: Option<Rules>,
 }
 
+impl Site {
+    /// Whether scripts of the other one run as the same user. What was sent to one customer is not for the next one.
+    pub(crate) fn has_the_user_of(&self, other: &Site) -> bool {
+        match (&self.files.reader, &other.files.reader) {
+            (None, None) => true,
+            (Some(one), Some(other)) => one.is_user_of(other),
+            _ => false,
+        }
+    }
+}
+
 /// What holds for static files.
 #[derive(Debug, Default, Clone)]
 pub struct FileRules {

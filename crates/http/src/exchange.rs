@@ -98,7 +98,10 @@ impl<'a> Exchange<'a> {
     /// HTTP/1 cannot contradict itself so.
     pub fn discard_body(&mut self, cx: &mut Context<'_>) -> Result<(), BodyError> {
         match &mut self.turn {
-            Turns::H1(_) => Ok(()),
+            Turns::H1(turn) => {
+                turn.leave_body();
+                Ok(())
+            }
             Turns::H2(turn) => turn.discard_body(cx),
             Turns::H3(turn) => turn.discard_body(cx),
         }

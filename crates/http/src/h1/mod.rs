@@ -160,6 +160,14 @@ impl Turn {
         self.decoder.is_over() && self.buffer.body().is_empty()
     }
 
+    /// Nobody reads what is left of it. Where that is more than is read only to go on, the answer says that the connection ends.
+    pub(crate) fn leave_body(&mut self) {
+        let large = self.body_len().is_some_and(|len| len > DRAINED as u64);
+        if large && self.stage == Stage::Waiting && !self.body_is_over() {
+            self.persistent = false;
+        }
+    }
+
     pub(crate) fn consume(&mut self, n: usize) {
         self.buffer.consume(n);
     }
@@ -244,7 +252,7 @@ impl Turn {
         let said =
             if length == Length::None && !bodiless && !self.head_only { Length::Exact(0) } else { length };
         self.persistent &= carry != Carry::End && !self.clock.is_last();
-        // A body that the client holds back, or that nobody wants and is large, ends the connection.
+        // A body that the client holds back ends the connection.
         self.persistent &= !self.expects || self.body_is_over();
         let connection = match (self.persistent, self.version) {
             (false, _) => Connection::Close,
