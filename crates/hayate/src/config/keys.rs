@@ -267,7 +267,7 @@ pub struct App {
     /// How long a request may wait for a worker; then the answer is 503. Default: `30s`. Flag: `--queue-timeout`.
     #[schemars(with = "Option<String>")]
     pub queue_timeout: Option<Time>,
-    /// Whether the body of a request is gathered, in memory or in a temporary file, before its script begins, as by nginx with `fastcgi_request_buffering on`: a script never meets a part of one. With `false` a script may read a body while it arrives, other than that of a POST, and above 32 KB: half of the workers at most wait for such clients, and one that breaks off ends for the script like any other, but that `connection_aborted()` says so and that it is shorter than its `Content-Length`. Default: `true`.
+    /// Whether the body of a request is gathered, in memory or in a temporary file, before its script begins, as by nginx with `fastcgi_request_buffering on`: a script never meets a part of one. With `false` a script may read a body while it arrives, other than that of a POST or one that says it has 32 KB at most: half of the workers at most wait for such clients, and one that breaks off ends for the script like any other, but that `connection_aborted()` says so and that it is shorter than its `Content-Length`. Default: `true`.
     pub request_buffering: Option<bool>,
     /// What becomes of a request whose worker dies before it has answered. `off`: 502, as behind nginx with php-fpm; no request runs twice. `idempotent`: one with the method GET, HEAD, OPTIONS, PUT or DELETE runs once more on another worker. A request that no worker had taken waits for the next one in any case. Default: `off`.
     pub retry: Option<RetryChoice>,
