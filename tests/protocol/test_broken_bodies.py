@@ -173,6 +173,33 @@ def test_a_client_that_has_sent_all_and_leaves_has_no_part_of_it_stored(tmp_path
         assert len(ends) == 20 or not begun, ends
 
 
+#: Goes on for ever, and reads nothing.
+ENDLESS = """<?php
+while (ob_get_level()) { ob_end_flush(); }
+register_shutdown_function(fn () => file_put_contents(__DIR__ . '/' . $_GET['log'] . '.end', 'over'));
+http_response_code((int) $_GET['says']);
+for ($i = 0; $i < 6000; $i++) { echo str_repeat('x', 1000); flush(); usleep(10000); }
+"""
+
+
+@pytest.mark.parametrize("mode", ["classic", "worker"])
+def test_a_script_that_takes_nothing_of_a_body_is_told_that_its_client_has_left(tmp_path, mode) -> None:
+    """It would hold its worker for as long as it likes to write."""
+    (tmp_path / "endless.php").write_text(ENDLESS)
+    worker = f'worker = "{GENERIC_WORKER}"\n' if mode == "worker" else ""
+    with Hayate(config=f'[[app]]\nroot = "{tmp_path}"\nworkers = 3\n{worker}') as server:
+        tmp_path.chmod(0o777)
+        for method, says in (("PUT", 200), ("PUT", 204), ("HEAD", 200)):
+            client = socket.create_connection(("127.0.0.1", server.port), timeout=60)
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            head = f"{method} /endless.php?log={method}{says}&says={says} HTTP/1.1\r\nHost: a\r\nContent-Length: {1 << 20}\r\n\r\n"
+            client.sendall(head.encode() + b"x" * (1 << 20))
+            assert client.recv(65536)
+            client.close()
+        ends = [tmp_path / f"{name}.end" for name in ("PUT200", "PUT204", "HEAD200")]
+        assert wait_until(lambda: all(end.exists() for end in ends)), [end.name for end in ends if end.exists()]
+
+
 @pytest.mark.parametrize("size", [100, 30_000, LIMIT])
 def test_after_the_end_of_the_answer_there_is_no_more_of_a_body(gathering, size) -> None:
     """How much of it was there was chance. php-fpm gives nothing either."""

@@ -15,7 +15,7 @@ use crate::{
     field::Field,
     forwarded,
     reply::Reply,
-    request_body::{BodyFailure, Keep, Pump},
+    request_body::{BodyFailure, Keep, Leaving, Pump},
     route::Script,
     site::{Backend, Site},
     target::Target,
@@ -288,7 +288,7 @@ async fn head(
     pump: &mut Option<Box<Pump>>,
     hints: &Hints<'_>,
 ) -> Result<ResponseHead, NoHead> {
-    let mut informed = false;
+    let (mut informed, mut leaving) = (false, Leaving::default());
     poll_fn(|cx| {
         if let Some(pump) = pump
             && !pump.is_done()
@@ -303,11 +303,7 @@ async fn head(
         // If it fails the client has left, which the next line hears.
         let _ = informed.then(|| exchange.poll_flush(cx));
         match head {
-            // All of its request is here: it is not to begin with a part of it. Then it is told.
-            Poll::Pending if pump.as_ref().is_some_and(|pump| pump.is_whole() && !pump.is_done()) => {
-                Poll::Pending
-            }
-            Poll::Pending => exchange.poll_gone(cx).map(|()| Err(NoHead::Left)),
+            Poll::Pending => leaving.poll(cx, exchange, pump.as_deref(), job).map(|()| Err(NoHead::Left)),
             Poll::Ready(head) => Poll::Ready(head.map_err(NoHead::Failure)),
         }
     })

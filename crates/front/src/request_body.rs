@@ -12,11 +12,13 @@ use std::{
     rc::Rc,
     sync::Arc,
     task::{Context, Poll, ready},
+    time::Duration,
 };
 
 use bytes::{Bytes, BytesMut};
 use hayate_http::{BodyError, Exchange, Memory};
 use hayate_ring::{Exchange as Job, OpenBody, Ring};
+use tokio::time::{Instant, Sleep, sleep};
 
 use crate::{
     answer_files::AnswerFiles,
@@ -30,6 +32,9 @@ pub(crate) const MEMORY: usize = 32 << 10;
 
 /// Up to so many they do so where all bodies together hold too much as well: their connections hold more.
 const ALWAYS: usize = 1 << 10;
+
+/// How long a script whose client has left may take nothing of a body that is here before it is told.
+const IDLE: Duration = Duration::from_secs(5);
 
 /// How often a script that writes for nobody is listened to at one time.
 const TURNS: usize = 16;
@@ -287,6 +292,38 @@ impl Pump {
     }
 }
 
+/// Who has sent a whole body and left. Its script is to have all of it, not a part, unless it takes none.
+#[derive(Default)]
+pub(crate) struct Leaving {
+    late: Option<Pin<Box<Sleep>>>,
+    sent: u64,
+}
+
+impl Leaving {
+    /// Ready when the client has left, and nothing that is here has to come to its script any more.
+    pub(crate) fn poll(
+        &mut self,
+        cx: &mut Context<'_>,
+        exchange: &mut Exchange<'_>,
+        pump: Option<&Pump>,
+        job: &Job,
+    ) -> Poll<()> {
+        if self.late.is_none() {
+            ready!(exchange.poll_gone(cx));
+        }
+        // Where no worker has taken it nobody needs it any more.
+        if pump.is_none_or(|pump| !pump.is_whole() || pump.is_done()) || job.queue_wait().is_none() {
+            return Poll::Ready(());
+        }
+        let late = self.late.get_or_insert_with(|| Box::pin(sleep(IDLE)));
+        if job.sent() != self.sent {
+            self.sent = job.sent();
+            late.as_mut().reset(Instant::now() + IDLE);
+        }
+        late.as_mut().poll(cx)
+    }
+}
+
 /// What a script may still read of its request while its answer, which has no body of its own, is on its way or sent, or after its client has
 /// left.
 pub(crate) struct Rest {
@@ -295,9 +332,10 @@ pub(crate) struct Rest {
 }
 
 impl Rest {
-    /// Moves it, as long as the script runs and its client stays. What the script writes meanwhile is for nobody.
+    /// Moves it, as long as the script runs and its client stays, or takes what is here. What the script writes meanwhile is for nobody.
     pub(crate) async fn run(self, exchange: &mut Exchange<'_>) {
         let Rest { mut pump, mut job } = self;
+        let mut leaving = Leaving::default();
         let left = poll_fn(|cx| {
             // If it fails the client has left, which reading hears as well.
             let _ = exchange.poll_flush(cx);
@@ -308,14 +346,12 @@ impl Rest {
                 match job.poll_body(cx) {
                     Poll::Ready(Some(Ok(_))) => {}
                     Poll::Ready(_) => return Poll::Ready(false),
-                    // What is here comes to its script, whoever has left.
-                    Poll::Pending if pump.is_whole() => return Poll::Pending,
-                    Poll::Pending => return exchange.poll_gone(cx).map(|()| true),
+                    Poll::Pending => return leaving.poll(cx, exchange, Some(&pump), &job).map(|()| true),
                 }
             }
             // Others are to have their turn, however much it writes.
             cx.waker().wake_by_ref();
-            Poll::Pending
+            leaving.poll(cx, exchange, Some(&pump), &job).map(|()| true)
         });
         if !left.await {
             job.discard();
