@@ -35,6 +35,8 @@ struct region {
 #define MAX_MAPPINGS 4096
 #define MAX_HELD 64
 #define MAX_SIGNALS 64
+/* A rollback takes some microseconds. */
+#define MOST_POSTPONED 64
 #define MAX_WATCHED 256
 /* Our own descriptors have numbers from REWIND_OWN_FROM on, but for those that are opened at the point (`cwd`,
  * `statm`); copies of the boot's have the lowest that are free. A rewind closes whatever has a number that was free: by
@@ -226,9 +228,10 @@ struct control {
 	bool cannot_wait;         /* the boot has a handler that does not stand behind the host's */
 	bool blocked;             /* signals are, by the present rollback */
 	volatile bool rolling_back;
-	uint64_t postponed; /* signals that came meanwhile, as actions_changed */
-	uint8_t timers_set; /* bit ITIMER_* */
-	long timers_made;   /* by timer_create(), and not deleted */
+	siginfo_t postponed[MOST_POSTPONED]; /* signals that came meanwhile */
+	volatile uint32_t postponed_count;   /* more than there is room for: the last ones are lost */
+	uint8_t timers_set;                  /* bit ITIMER_* */
+	long timers_made;                    /* by timer_create(), and not deleted */
 	stack_t signal_stack;
 	bool signal_stack_changed;
 	bool threads_started;

@@ -21,7 +21,8 @@
 #include <time.h>
 #include <unistd.h>
 
-#define ROLLBACK_STACK (64ul << 10)
+/* All handlers of the boot may be called on it, one on the other, of 3 KB each. */
+#define ROLLBACK_STACK (320ul << 10)
 /* How much of the stack may be in use at the point; and how far below the end of the main
  * stack other mappings begin, at the least. */
 #define MOST_STACK (1ul << 20)
@@ -627,7 +628,7 @@ static void roll_back(void)
 	if (c->blocked) {
 		SYS4(SYS_rt_sigprocmask, SIG_SETMASK, &c->signal_mask, NULL, sizeof c->signal_mask);
 	}
-	if (c->postponed != 0) {
+	if (c->postponed_count != 0) {
 		signals_send_again();
 	}
 	context_jump(&c->context);

@@ -17,11 +17,28 @@
 /* Put back by each rewind like all memory, to what it was. */
 static struct kernel_sigaction behind[MAX_SIGNALS + 1];
 
+/* Of others than real-time signals the kernel keeps one of each as well. This handler may be interrupted by itself, for
+ * another signal. */
+static void postpone(struct control *c, int signal, const siginfo_t *info)
+{
+	uint32_t count = __atomic_load_n(&c->postponed_count, __ATOMIC_RELAXED);
+	for (uint32_t i = 0; signal < SIGRTMIN && i < count && i < MOST_POSTPONED; i++) {
+		if (c->postponed[i].si_signo == signal) {
+			return;
+		}
+	}
+	uint32_t at = __atomic_fetch_add(&c->postponed_count, 1, __ATOMIC_RELAXED);
+	if (at < MOST_POSTPONED) {
+		c->postponed[at] = *info;
+		c->postponed[at].si_signo = signal;
+	}
+}
+
 static void in_front(int signal, siginfo_t *info, void *context)
 {
 	struct control *c = rewind_control;
 	if (c->rolling_back) {
-		__atomic_fetch_or(&c->postponed, 1ull << (signal - 1), __ATOMIC_RELAXED);
+		postpone(c, signal, info);
 		return;
 	}
 	/* It may leave by longjmp(3), with the mask of a handler. */
@@ -72,14 +89,21 @@ const struct kernel_sigaction *signals_behind(int signal, const void *handler)
 bool signals_must_be_blocked(void)
 {
 	const struct control *c = rewind_control;
-	return c->cannot_wait || c->mask_changed || c->actions_changed != 0 || *rewind_libc_asked_for;
+	/* A handler on a stack of the request's would write to memory that is being put back. */
+	return c->cannot_wait || c->mask_changed || c->signal_stack_changed || c->actions_changed != 0 ||
+	       *rewind_libc_asked_for;
 }
 
 void signals_send_again(void)
 {
 	struct control *c = rewind_control;
-	uint64_t postponed = __atomic_exchange_n(&c->postponed, 0, __ATOMIC_RELAXED);
-	for (; postponed != 0; postponed &= postponed - 1) {
-		SYS3(SYS_tgkill, SYS1(SYS_getpid, 0), SYS1(SYS_gettid, 0), __builtin_ctzll(postponed) + 1);
+	/* Blocked until all are there: the handler of one may leave by longjmp(3). */
+	uint64_t all = ~0ull;
+	SYS4(SYS_rt_sigprocmask, SIG_SETMASK, &all, NULL, sizeof all);
+	uint32_t count = __atomic_exchange_n(&c->postponed_count, 0, __ATOMIC_RELAXED);
+	for (uint32_t i = 0; i < count && i < MOST_POSTPONED; i++) {
+		siginfo_t *info = &c->postponed[i];
+		SYS4(SYS_rt_tgsigqueueinfo, SYS1(SYS_getpid, 0), SYS1(SYS_gettid, 0), info->si_signo, info);
 	}
+	SYS4(SYS_rt_sigprocmask, SIG_SETMASK, &c->signal_mask, NULL, sizeof c->signal_mask);
 }

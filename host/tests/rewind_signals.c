@@ -10,7 +10,10 @@
  *   mask    each piece of work finds the boot's mask, handlers and the boot's own handler by name, and changes one of
  *           them, in each way there is; in between are pieces that change nothing
  *   leaves  the boot's handler is left by longjmp(3), which leaves its signal blocked
- *   arrive  each signal is answered by the boot's handler before the next one is sent: none is lost
+ *   arrive  each signal is answered by the boot's handler before the next one is sent: none is lost, nor who has sent
+ *           it, nor its value
+ *   stack   the boot's handler runs on an alternate stack, and each piece of work gives it another one, in memory of
+ *           its own
  *
  * Exits with 0 when all is well, with 77 if this kernel has no tracking.
  */
@@ -176,11 +179,25 @@ static void be_left(long done)
 
 static int answers[2];
 
-static void answer(int signal)
+static void answer(int signal, siginfo_t *info, void *context)
 {
+	if (info->si_value.sival_int != (int)notes->handled || (notes->sender != 0 && info->si_pid != notes->sender)) {
+		fail("a signal came otherwise than it was sent");
+	}
 	notes->handled++;
 	ssize_t written = write(answers[1], "", 1);
 	(void)written;
+}
+
+static void change_stack(long done)
+{
+	const size_t size = 64ul << 10;
+	stack_t stack = {.ss_size = size};
+	stack.ss_sp = mmap(NULL, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+	if (stack.ss_sp != MAP_FAILED && done % 2 == 0) {
+		sigaltstack(&stack, NULL);
+	}
+	storm(done);
 }
 
 static void do_nothing(long done)
@@ -195,7 +212,8 @@ static const struct {
 } programs[] = {{"storm", storm, NULL},
                 {"mask", change_something, NULL},
                 {"leaves", be_left, leave},
-                {"arrive", do_nothing, answer}};
+                {"arrive", do_nothing, NULL},
+                {"stack", change_stack, NULL}};
 #define PROGRAMS (sizeof programs / sizeof programs[0])
 
 /* With `each` one after the other. */
@@ -204,7 +222,8 @@ static pid_t send_signals(bool each)
 	pid_t to = getpid(), pid = fork();
 	if (pid == 0) {
 		prctl(PR_SET_PDEATHSIG, SIGKILL);
-		while (kill(to, SIGUSR1) == 0) {
+		union sigval value = {0};
+		for (; sigqueue(to, SIGUSR1, value) == 0; value.sival_int++) {
 			for (volatile int i = 0; !each && i < 500; i++) {
 			}
 			struct pollfd answered = {.fd = answers[0], .events = POLLIN};
@@ -243,13 +262,17 @@ static void run(size_t program, enum rewind_tracking tracking)
 	if (programs[program].handler != NULL) {
 		action = (struct sigaction){.sa_handler = programs[program].handler};
 	}
+	if (programs[program].work == do_nothing) {
+		action.sa_sigaction = answer;
+	}
+	action.sa_flags |= programs[program].work == change_stack ? SA_ONSTACK : 0;
 	sigaction(SIGUSR1, &action, NULL);
 	signal(SIGUSR2, count);
 	is_over();
 	if (pipe(answers) != 0) {
 		fail("no pipe");
 	}
-	notes->sender = send_signals(programs[program].handler == answer);
+	notes->sender = send_signals(programs[program].work == do_nothing);
 	rewind_verify(100, differs);
 	wrong = rewind_snapshot(tracking, NULL, 0);
 	long done = wrong == NULL ? rewind_point() : -1;

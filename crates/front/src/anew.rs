@@ -1,4 +1,4 @@
-//! What a request is for, where it was configured anew while its body came or it stood in line.
+//! What a request is for, where it was configured anew while its body came or it waited for a slot.
 //!
 //! It promises that no script runs in another release than its own, nor for another customer, and that what closes a page from now on closes it
 //! for those as well who asked before. So the request is judged once more, from the beginning, as if it came now; it is not counted again.
