@@ -15,6 +15,7 @@ from collections.abc import Iterator
 import pytest
 import requests
 
+from lib.process import wait_until
 from lib.servers import free_port
 from lib.tls import TlsHayate, connect, context
 
@@ -267,10 +268,13 @@ def test_who_has_sent_nothing_holds_nothing(hayate_command, place) -> None:
         idle = [stack.enter_context(client(server, place)) for _ in range(200)]
         for one in idle:
             assert one.get("/plain.txt").status == 200
-        # They confirm it.
-        for one in idle:
-            one.step(0.03)
-        assert held(server) < STEP
+
+        def confirmed() -> bool:
+            for one in idle:
+                one.step(0.03)
+            return held(server) < STEP
+
+        assert wait_until(confirmed), held(server)
 
 
 def test_streams_of_the_clients_own_wait_nowhere(hayate_command, place) -> None:
