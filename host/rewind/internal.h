@@ -229,6 +229,7 @@ struct control {
 	bool blocked;             /* signals are, by the present rollback */
 	volatile bool rolling_back;
 	siginfo_t postponed[MOST_POSTPONED]; /* signals that came meanwhile */
+	uint64_t postponed_once;             /* those of them that are kept once, as actions_changed */
 	volatile uint32_t postponed_count;   /* more than there is room for: the last ones are lost */
 	uint8_t timers_set;                  /* bit ITIMER_* */
 	long timers_made;                    /* by timer_create(), and not deleted */
@@ -314,7 +315,6 @@ bool held_note(int fd, struct descriptor *to); /* false: there are more locks th
 void held_restore(void);
 void held_note_children(void); /* at the point */
 
-/* process.c */
 /* signals.c */
 void signals_stand_in_front(void);
 /* The handler of the boot that stands behind this one, if it is the host's; else NULL. */
@@ -322,6 +322,7 @@ const struct kernel_sigaction *signals_behind(int signal, const void *handler);
 bool signals_must_be_blocked(void);
 void signals_send_again(void); /* those that came during a rollback */
 
+/* process.c */
 const char *process_note(void);
 void process_restore(void);
 enum rewind_doubt process_doubt(void);

@@ -11,26 +11,19 @@
  */
 #include "interpose.h"
 
-#include <string.h>
-#include <unistd.h>
-
 /* Put back by each rewind like all memory, to what it was. */
 static struct kernel_sigaction behind[MAX_SIGNALS + 1];
 
-/* Of others than real-time signals the kernel keeps one of each as well. This handler may be interrupted by itself, for
- * another signal. */
+/* Of others than real-time signals the kernel keeps one of each as well. This may be interrupted for another signal. */
 static void postpone(struct control *c, int signal, const siginfo_t *info)
 {
-	uint32_t count = __atomic_load_n(&c->postponed_count, __ATOMIC_RELAXED);
-	for (uint32_t i = 0; signal < SIGRTMIN && i < count && i < MOST_POSTPONED; i++) {
-		if (c->postponed[i].si_signo == signal) {
-			return;
-		}
+	uint64_t bit = 1ull << (signal - 1);
+	if (signal < SIGRTMIN && (__atomic_fetch_or(&c->postponed_once, bit, __ATOMIC_RELAXED) & bit) != 0) {
+		return;
 	}
 	uint32_t at = __atomic_fetch_add(&c->postponed_count, 1, __ATOMIC_RELAXED);
 	if (at < MOST_POSTPONED) {
 		c->postponed[at] = *info;
-		c->postponed[at].si_signo = signal;
 	}
 }
 
@@ -101,6 +94,7 @@ void signals_send_again(void)
 	uint64_t all = ~0ull;
 	SYS4(SYS_rt_sigprocmask, SIG_SETMASK, &all, NULL, sizeof all);
 	uint32_t count = __atomic_exchange_n(&c->postponed_count, 0, __ATOMIC_RELAXED);
+	c->postponed_once = 0;
 	for (uint32_t i = 0; i < count && i < MOST_POSTPONED; i++) {
 		siginfo_t *info = &c->postponed[i];
 		SYS4(SYS_rt_tgsigqueueinfo, SYS1(SYS_getpid, 0), SYS1(SYS_gettid, 0), info->si_signo, info);
