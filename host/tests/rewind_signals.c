@@ -17,7 +17,7 @@
  *
  * Exits with 0 when all is well, with 77 if this kernel has no tracking.
  */
-#include "../rewind/rewind.h"
+#include "programs.h"
 
 #include <poll.h>
 #include <setjmp.h>
@@ -301,36 +301,12 @@ static void run(size_t program, enum rewind_tracking tracking)
 
 int main(int argc, char **argv)
 {
-	char why[256];
-	enum rewind_tracking tracking = rewind_probe(why, sizeof why);
-	int names = 1;
-	if (argc >= 3 && strcmp(argv[1], "--tracking") == 0) {
-		tracking = strcmp(argv[2], "uffd") == 0 ? REWIND_UFFD : REWIND_SOFT_DIRTY;
-		names = 3;
-	}
-	if (tracking == REWIND_FORK) {
-		fprintf(stderr, "this kernel has no tracking: %s\n", why);
-		return 77;
-	}
-	int failed = 0;
+	struct arguments read = arguments(argc, argv);
+	bool failed = false;
 	for (size_t i = 0; i < PROGRAMS; i++) {
-		bool wanted = names == argc;
-		for (int n = names; n < argc; n++) {
-			wanted |= strcmp(argv[n], programs[i].name) == 0;
+		if (is_wanted(&read, programs[i].name)) {
+			failed |= program_fails(programs[i].name, i, read.tracking, run);
 		}
-		if (!wanted) {
-			continue;
-		}
-		pid_t pid = fork();
-		if (pid == 0) {
-			run(i, tracking);
-		}
-		int status = 0;
-		waitpid(pid, &status, 0);
-		printf("%s, %s: %s\n", programs[i].name, tracking == REWIND_UFFD ? "uffd" : "soft-dirty",
-		       status == 0 ? "all as it was" : "failed");
-		fflush(stdout);
-		failed |= status != 0;
 	}
 	return failed;
 }

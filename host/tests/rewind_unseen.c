@@ -12,6 +12,8 @@
  */
 #include "rewind_unseen.h"
 
+#include "programs.h"
+
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -229,25 +231,14 @@ static const struct attack *const attacks[] = {attacks_of_memory, attacks_of_des
                                                attacks_by_number, attacks_of_process};
 static const struct look *const looks[] = {looks_before, looks_at_names, looks_at_files};
 
-static bool is_chosen(const char *name, char **names, int count)
-{
-	for (int i = 0; i < count; i++) {
-		if (strcmp(names[i], name) == 0) {
-			return true;
-		}
-	}
-	return count == 0;
-}
+static int went_wrong, went_well;
 
-/* What was asked for, and how it went. */
-static char **chosen;
-static int chosen_count, went_wrong, went_well;
-
-/* One attack, or one look, in a process of its own. */
-static void try_one(const struct attack *attack, const struct look *look, enum rewind_tracking tracking)
+/* One attack, or one look, in a process of its own, if it is wanted. */
+static void try_one(const struct attack *attack, const struct look *look, const struct arguments *wanted)
 {
 	const char *name = attack != NULL ? attack->name : look->name;
-	if (!is_chosen(name, chosen, chosen_count)) {
+	enum rewind_tracking tracking = wanted->tracking;
+	if (!is_wanted(wanted, name)) {
 		return;
 	}
 	fflush(stdout);
@@ -277,30 +268,17 @@ static void try_one(const struct attack *attack, const struct look *look, enum r
 
 int main(int argc, char **argv)
 {
-	char why[256];
-	enum rewind_tracking tracking = rewind_probe(why, sizeof why);
-	int names = 1;
-	if (argc >= 3 && strcmp(argv[1], "--tracking") == 0) {
-		tracking = strcmp(argv[2], "uffd") == 0 ? REWIND_UFFD : REWIND_SOFT_DIRTY;
-		names = 3;
-	}
-	if (tracking == REWIND_FORK) {
-		fprintf(stderr, "this kernel has no tracking: %s\n", why);
-		return 77;
-	}
-	chosen = argv + names;
-	chosen_count = argc - names;
+	struct arguments wanted = arguments(argc, argv);
 	for (size_t i = 0; i < sizeof attacks / sizeof attacks[0]; i++) {
 		for (const struct attack *one = attacks[i]; one->name != NULL; one++) {
-			try_one(one, NULL, tracking);
+			try_one(one, NULL, &wanted);
 		}
 	}
 	for (size_t i = 0; i < sizeof looks / sizeof looks[0]; i++) {
 		for (const struct look *one = looks[i]; one->name != NULL; one++) {
-			try_one(NULL, one, tracking);
+			try_one(NULL, one, &wanted);
 		}
 	}
-	printf("%s: %d attacks taken back or in doubt, %d failed\n", tracking == REWIND_UFFD ? "uffd" : "soft-dirty",
-	       went_well, went_wrong);
+	printf("%s: %d attacks taken back or in doubt, %d failed\n", tracking_name(wanted.tracking), went_well, went_wrong);
 	return went_wrong != 0;
 }

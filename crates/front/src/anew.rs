@@ -4,19 +4,19 @@
 //! for those as well who asked before. So the request is judged once more, from the beginning, as if it came now; it is not counted again.
 //! Headers that rules put on answers are those of when it came.
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use hayate_http::Exchange;
 
 use crate::{
     dynamic::{Client, NoAnswer, no_answer},
     reply::Reply,
-    request::unless_gone,
-    route::{self, Found, Script},
-    rules::{Dresses, Verdict},
+    route::{Found, Script},
+    rules::Dresses,
     site::Site,
     target::Target,
     thread::Held,
+    way::{self, Destination, Ruled, Way},
 };
 
 /// What has become of it.
@@ -30,17 +30,22 @@ pub(crate) enum Anew {
 pub(crate) struct Moved {
     pub(crate) site: Arc<Site>,
     pub(crate) script: Arc<Script>,
-    path: Vec<u8>,
-    query: Option<Vec<u8>>,
-    timeout: Option<Duration>,
+    ruled: Option<Ruled>,
 }
 
 impl Moved {
     /// The request as the rules have it now.
     pub(crate) fn client<'a>(&'a self, before: &Client<'a>) -> Client<'a> {
-        let target = Target { query: self.query.as_deref(), ..before.target };
-        Client { path: &self.path, target, timeout: self.timeout, ..*before }
+        let asked = as_asked(before);
+        self.ruled.as_ref().map_or(asked, |ruled| ruled.client(&asked))
     }
+}
+
+/// The request as it came. Rules that hold no more may have changed its path, its query and its time.
+fn as_asked<'a>(client: &Client<'a>) -> Client<'a> {
+    let query = Target::parse(client.target.whole).ok().and_then(|target| target.query);
+    let target = Target { query, ..client.target };
+    Client { path: client.asked, target, timeout: None, counted: true, ..*client }
 }
 
 /// Finds it by what is configured `now`.
@@ -55,50 +60,12 @@ pub(crate) async fn routed(
             "what answered here is not configured any more; it was taken away while this request came",
         )
     };
-    let closed = || Ok(Anew::Answer(Reply::page(404, None)));
-    let site = now.routes.pick(client.name, client.asked).cloned().ok_or_else(gone)?;
-    let inside = site.inside(client.asked).ok_or_else(gone)?;
-    // Rules may have changed path and query, which hold no more.
-    let query = Target::parse(client.target.whole).ok().and_then(|target| target.query);
-    let target = Target { query, ..client.target };
-    let mut asked = Client { path: client.asked, target, counted: true, ..*client };
-    let (keeper, mut dresses) = (&client.thread.front.keeper, Dresses::new());
-    let mut passed = match &site.rules {
-        None => None,
-        Some(rules) => {
-            match unless_gone(exchange, rules.judge(&asked, inside, keeper, &mut dresses)).await? {
-                Verdict::Answer(reply) => return Ok(Anew::Answer(reply)),
-                // Files answer there, and no script.
-                Verdict::Pass(passed) if passed.alias.is_some() => return Err(gone()),
-                Verdict::Pass(passed) => Some((rules, passed)),
-            }
+    let site = now.routes.pick(client.name, client.asked).ok_or_else(gone)?;
+    match way::find(site, &as_asked(client), exchange, &mut Dresses::new()).await? {
+        Way::Answer(reply) => Ok(Anew::Answer(reply)),
+        Way::To(Destination { site, found: Found::Script(script), ruled }) => {
+            Ok(Anew::Script(Moved { site: Arc::clone(site), script, ruled }))
         }
-    };
-    let rewritten = passed.as_mut().and_then(|(_, passed)| passed.rewritten.take());
-    if let Some((path, query)) = &rewritten {
-        asked.path = path;
-        asked.target.query = query.as_deref();
+        Way::To(_) => Err(gone()),
     }
-    if site.inside(asked.path).is_some_and(|inside| site.denies(asked.target.path, inside)) {
-        return closed();
-    }
-    let found = route::resolve(&site, asked.path).await;
-    let found = found.map_err(|error| no_answer(503, format!("{}: {error}", site.place.path().display())))?;
-    if found.inside(&site).is_some_and(|served| site.files.denies(served)) {
-        return closed();
-    }
-    let Found::Script(script) = found else { return Err(gone()) };
-    if let Some((rules, passed)) = &mut passed
-        && script.otherwise
-        && let Some(controller) = site.inside(&script.name)
-    {
-        let judged = rules.judge_again(&asked, controller, keeper, passed);
-        if let Some(reply) = unless_gone(exchange, judged).await? {
-            return Ok(Anew::Answer(reply));
-        }
-    }
-    let timeout = passed.and_then(|(_, passed)| passed.timeout);
-    let (path, query) = (asked.path.to_vec(), asked.target.query.map(<[u8]>::to_vec));
-    drop(dresses);
-    Ok(Anew::Script(Moved { site, script, path, query, timeout }))
 }

@@ -72,6 +72,7 @@ mod temp;
 mod thread;
 mod threads;
 mod translate;
+mod way;
 
 use std::{
     sync::{

@@ -1,6 +1,6 @@
 //! A request's way through the front: who asks, which site, what answers, and what is written down of it.
 
-use std::{future::poll_fn, pin::pin, sync::Arc, task::Poll, time::Instant};
+use std::{future::poll_fn, sync::Arc, task::Poll, time::Instant};
 
 use base64::{Engine, prelude::BASE64_STANDARD};
 use hayate_http::{Answer, BodyError, Exchange, Refusal};
@@ -20,12 +20,13 @@ use crate::{
     request_body::{BodyFailure, Keep},
     route,
     route::Found,
-    rules::{Dresses, Keeper, Passed, Rules, Verdict},
+    rules::Dresses,
     shown::Shown,
     site::{Backend, Site},
     snapshot::Snapshot,
     target::Target,
     temp::Owner,
+    way::{self, Destination, Way},
 };
 
 impl Connection {
@@ -138,13 +139,12 @@ impl Connection {
             _ if path.is_none() => Err(no_answer(400, "the path is malformed")),
             _ if early.is_some() => early.ok_or_else(|| no_answer(500, "")),
             None => Err(no_answer(404, "no application answers to this host and path")),
-            Some(site) => match &site.rules {
-                None => dispatch(settings, site, &client, exchange, &mut account, None).await,
-                Some(_) => {
-                    let keeper = &thread.front.keeper;
-                    Box::pin(by_rules(keeper, settings, site, &client, exchange, &mut account, &mut dresses))
-                        .await
+            Some(site) => match way::find(site, &client, exchange, &mut dresses).await {
+                Ok(Way::To(destination)) => {
+                    dispatch(settings, destination, &client, exchange, &mut account).await
                 }
+                Ok(Way::Answer(reply)) => Ok(reply),
+                Err(none) => Err(none),
             },
         };
         if let Ok(answer) = &reply
@@ -236,93 +236,20 @@ async fn whole(exchange: &mut Exchange<'_>, reply: &Reply) -> Result<(), NoAnswe
     }
 }
 
-/// Answers as the site's rules have it.
-async fn by_rules<'r>(
-    keeper: &Keeper,
-    settings: &Settings,
-    site: &'r Arc<Site>,
-    client: &Client<'_>,
-    exchange: &mut Exchange<'_>,
-    account: &mut Account,
-    dresses: &mut Dresses<'r>,
-) -> Result<Box<Reply>, NoAnswer> {
-    let (Some(rules), Some(inside)) = (&site.rules, site.inside(client.path)) else {
-        return dispatch(settings, site, client, exchange, account, None).await;
-    };
-    let mut passed = match unless_gone(exchange, rules.judge(client, inside, keeper, dresses)).await? {
-        Verdict::Answer(reply) => return Ok(reply),
-        Verdict::Pass(passed) => passed,
-    };
-    let mut client =
-        Client { max_body: passed.max_body.unwrap_or(client.max_body), timeout: passed.timeout, ..*client };
-    let rewritten = passed.rewritten.take();
-    if let Some((path, query)) = &rewritten {
-        client.path = path;
-        client.target.query = query.as_deref();
-    }
-    let again = Again { rules, keeper, passed: &mut passed };
-    dispatch(settings, again.passed.alias.unwrap_or(site), &client, exchange, account, Some(again)).await
-}
-
-/// What judges a request once more if the front controller answers it.
-struct Again<'a, 'r> {
-    rules: &'r Rules,
-    keeper: &'a Keeper,
-    passed: &'a mut Passed<'r>,
-}
-
-/// Waits for what rules say, as long as the client does: a password may have to wait for its turn.
-pub(crate) async fn unless_gone<T>(
-    exchange: &mut Exchange<'_>,
-    judged: impl Future<Output = Result<T, NoAnswer>>,
-) -> Result<T, NoAnswer> {
-    let mut judged = pin!(judged);
-    poll_fn(|cx| match judged.as_mut().poll(cx) {
-        Poll::Ready(judged) => Poll::Ready(judged),
-        Poll::Pending => exchange.poll_gone(cx).map(|()| Err(NoAnswer::Left)),
-    })
-    .await
-}
-
+/// Has it answered by what answers there.
 async fn dispatch(
     settings: &Settings,
-    site: &Arc<Site>,
+    destination: Destination<'_>,
     client: &Client<'_>,
     exchange: &mut Exchange<'_>,
     account: &mut Account,
-    again: Option<Again<'_, '_>>,
 ) -> Result<Box<Reply>, NoAnswer> {
     let method = client.head.method();
-    if matches!(method, b"CONNECT" | b"TRACE") {
-        let mut reply = Reply::page(405, None);
-        set(&mut reply.answer, "allow", "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS");
-        return Ok(reply);
-    }
-    if site.inside(client.path).is_some_and(|inside| site.denies(client.target.path, inside)) {
-        return Ok(Reply::page(404, None));
-    }
-    let hangs = |error: std::io::Error| no_answer(503, format!("{}: {error}", site.place.path().display()));
-    let found = route::resolve(site, client.path).await.map_err(hangs)?;
-    // The one place where it is known what answers: an index or the front controller has another name than what was asked for.
-    if found.inside(site).is_some_and(|served| site.files.denies(served)) {
-        return Ok(Reply::page(404, None));
-    }
+    let Destination { site, found, ruled } = destination;
+    let as_ruled = ruled.as_ref().map(|ruled| ruled.client(client));
+    let client = as_ruled.as_ref().unwrap_or(client);
     match found {
         Found::Script(script) => {
-            let again_client;
-            let mut client = client;
-            if let Some(Again { rules, keeper, passed }) = again
-                && script.otherwise
-                && let Some(controller) = site.inside(&script.name)
-            {
-                let judged = rules.judge_again(client, controller, keeper, passed);
-                if let Some(reply) = unless_gone(exchange, judged).await? {
-                    return Ok(reply);
-                }
-                let max_body = passed.max_body.unwrap_or(settings.limits.body_size);
-                again_client = Client { max_body, timeout: passed.timeout, ..*client };
-                client = &again_client;
-            }
             let answered = dynamic::answer(settings, site, client, exchange, &script);
             let (reply, waited) = answered.await?;
             if let Some((_, line)) = &mut account.log {
@@ -332,20 +259,9 @@ async fn dispatch(
         }
         Found::File(_) if !matches!(method, b"GET" | b"HEAD") => Ok(only_get()),
         Found::File(file) => {
-            if file.otherwise {
-                let whole = [site.prefix(), &file.path].concat();
-                if let Some(Again { rules, keeper, passed }) = again
-                    && let Some(controller) = site.inside(&whole)
-                {
-                    let judged = rules.judge_again(client, controller, keeper, passed);
-                    if let Some(reply) = unless_gone(exchange, judged).await? {
-                        return Ok(reply);
-                    }
-                }
-            }
             files::serve(client.head, site, file, client.keep).await.map_err(|no_file| match no_file {
                 NoFile::Status(status) => no_answer(status, "the file cannot be read"),
-                NoFile::Hangs(error) => hangs(error),
+                NoFile::Hangs(error) => way::hangs(site, &error),
             })
         }
         // As nginx has it.

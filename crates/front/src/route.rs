@@ -110,6 +110,15 @@ impl Found {
             Found::AddSlash | Found::Closed | Found::Nothing => None,
         }
     }
+
+    /// Whether it is the front controller, which answers for what is not there.
+    pub(crate) fn is_otherwise(&self) -> bool {
+        match self {
+            Found::File(file) => file.otherwise,
+            Found::Script(script) => script.otherwise,
+            Found::AddSlash | Found::Closed | Found::Nothing => false,
+        }
+    }
 }
 
 /// Decodes and normalises a path; `None` when it is malformed or leaves the root.

@@ -267,18 +267,18 @@ impl Rules {
     }
 
     /// The front controller answers, though the path says nothing of it: what restricts it holds for this request as well, as with nginx, which
-    /// looks for a location again. Only of rules that were looked at, and that did not fit already. `script` is without the site's prefix. An
-    /// answer is for somebody who does not get through.
+    /// looks for a location again. Only of rules that were looked at, and that did not fit already. `controller` is its path, without the site's
+    /// prefix. An answer is for somebody who does not get through.
     pub(crate) async fn judge_again(
         &self,
         client: &Client<'_>,
-        script: Inside<'_>,
+        controller: &[u8],
         keeper: &Keeper,
         passed: &mut Passed<'_>,
     ) -> Result<Option<Box<Reply>>, NoAnswer> {
         let asked = Asked::of(client);
         let behind = BehindHost::default();
-        let readings = self.readings(script.as_bytes(), &behind)?;
+        let readings = self.readings(controller, &behind)?;
         let (mut max_body, mut timeout, mut stopped) = (None, None, false);
         for (i, rule) in self.rules.iter().enumerate().take(passed.looked) {
             if !passed.fit.contains(&i) {
