@@ -463,6 +463,31 @@ void boot_restore_encodings(void)
 	}
 }
 
+/* What they are before and after a step that belongs to no request. */
+static zval before_step[ENCODINGS];
+
+void boot_note_encodings(void)
+{
+	for (size_t i = 0; i < ENCODINGS; i++) {
+		call(encodings[i].function, &before_step[i], NULL);
+	}
+}
+
+void boot_keep_encodings(void)
+{
+	for (size_t i = 0; i < ENCODINGS; i++) {
+		zval now;
+		call(encodings[i].function, &now, NULL);
+		if (zend_is_identical(&now, &before_step[i])) {
+			zval_ptr_dtor(&now);
+		} else {
+			zval_ptr_dtor(&encodings[i].value);
+			ZVAL_COPY_VALUE(&encodings[i].value, &now);
+		}
+		zval_ptr_dtor(&before_step[i]);
+	}
+}
+
 void boot_keep(void)
 {
 	if (session_globals() != NULL) {

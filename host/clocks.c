@@ -6,6 +6,8 @@
  *   APCu's clock          forgotten before each request; APCu then asks for the request's time
  *   cache of real paths   entries of the boot whose time is nearly over are resolved once more; those that hold get new
  *                         time, in the snapshot as well. Others run out, as under php-fpm
+ *                         time, in the snapshot as well. Others run out, as under php-fpm. Those below /proc are
+ *                         forgotten: /proc/self was another process before the fork
  *   cache of stat()       emptied with the boot
  *   a front controller's constant of when it began (LARAVEL_START)   set for each request; its boot script names it
  *
@@ -117,6 +119,20 @@ static bool holds(const realpath_cache_bucket *bucket)
 	struct stat st;
 	return realpath(bucket->path, resolved) != NULL && strcmp(resolved, bucket->realpath) == 0 &&
 	       lstat(resolved, &st) == 0 && S_ISDIR(st.st_mode) == bucket->is_dir;
+}
+
+/* The kernel says which process asks: what was looked up before a fork names the one before it. */
+void clocks_forget_process(void)
+{
+	realpath_cache_bucket **lists = realpath_cache_get_buckets();
+	for (zend_long i = 0; i < realpath_cache_max_buckets(); i++) {
+		for (realpath_cache_bucket *bucket = lists[i], *next; bucket != NULL; bucket = next) {
+			next = bucket->next;
+			if (strncmp(bucket->realpath, "/proc/", strlen("/proc/")) == 0) {
+				realpath_cache_del(bucket->path, bucket->path_len);
+			}
+		}
+	}
 }
 
 void clocks_between_requests(void)

@@ -78,6 +78,7 @@ static void end_boot(void)
 	boot_compare_encodings();
 	lifecycle_module("mbstring", false);
 	sapi_deactivate();
+	lifecycle_leave_if_out_of_memory(); /* a buffer's callback, or the one for headers */
 	SG(request_info).path_translated = NULL;
 	boot_keep_settings();
 	if (options.rewind != REWIND_OFF) {
@@ -229,6 +230,7 @@ static void keep_from_garbage(const zval *handler)
 static bool begin_work(void)
 {
 	warmup_over();
+	clocks_forget_process();
 	if (options.rewind != REWIND_OFF) {
 		boot_make_settings_modified();
 		patterns_compile();

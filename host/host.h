@@ -208,6 +208,8 @@ void boot_make_settings_modified(void);               /* when all that was made 
 void boot_restore_session_handlers(void);             /* after each request shutdown of session */
 void boot_seed_sessions(uint64_t high, uint64_t low); /* what they draw from to collect old ones */
 void boot_compare_encodings(void); /* between request startup and shutdown of mbstring: what has to be restored */
+void boot_note_encodings(void);    /* before a step that belongs to no request */
+void boot_keep_encodings(void);    /* after it: what it has set, requests begin with */
 void boot_restore_encodings(void); /* after each request startup of mbstring */
 
 /* shutdown.c */
@@ -216,8 +218,9 @@ void shutdown_run(void);              /* at the end of a request */
 const char *shutdown_ask_again(void); /* the target of a warm-up request without which it is not known who runs what */
 void shutdown_settle(void);           /* when there are no more warm-up requests */
 void shutdown_end_boot(
-    bool warmed);         /* one that is given up, after warm-up requests or without: it ends as a script does */
-void shutdown_lend(void); /* to the request, or script, that ends next */
+    bool warmed); /* one that is given up, after warm-up requests or without: it ends as a script does */
+void shutdown_keep_of_step(void); /* of what each worker does before its point */
+void shutdown_lend(void);         /* to the request, or script, that ends next */
 
 /* patterns.c */
 /* The name in small letters of the function that a call begins with; NULL: not known before it runs. */
@@ -292,9 +295,10 @@ void visit_parse(const char *text, struct visit *visit);
 bool visit_begin(const struct visit *visit, const char *who, struct hy_exchange *exchange);
 
 /* clocks.c */
-void clocks_boot_over(void);   /* while the boot's own request is not over yet */
-const char *clocks_keep(void); /* before the point: memory that rewinds leave alone; NULL, or what failed */
-void clocks_startup(void);     /* when PHP has started */
+void clocks_boot_over(void);      /* while the boot's own request is not over yet */
+const char *clocks_keep(void);    /* before the point: memory that rewinds leave alone; NULL, or what failed */
+void clocks_forget_process(void); /* before the point, and before it in each worker */
+void clocks_startup(void);        /* when PHP has started */
 void clocks_request_begins(void);
 void clocks_between_requests(void); /* after the point, and before each fork for a request */
 
@@ -512,6 +516,7 @@ void locks_give_back(void);              /* … or, after a warm-up request and 
 
 /* worker_start.c */
 PHP_FUNCTION(hayate_on_worker_start);
+bool worker_start_runs(void);
 void worker_start_run(void); /* in a worker, before the point: what the application wants done in each */
 
 /* warm.c: connections that are kept over rewinds */

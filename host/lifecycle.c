@@ -50,6 +50,7 @@ void lifecycle_step(const char *name, void (*run)(void))
 	zend_try
 	{
 		run();
+		lifecycle_leave_if_out_of_memory();
 	}
 	zend_catch
 	{

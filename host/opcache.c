@@ -40,9 +40,9 @@ static bool reset_called;
 
 static ZEND_FUNCTION(noted_opcache_reset)
 {
-	if (hy_is_local(&request.exchange)) {
-		/* A page that asks for it whenever it is shown would have the application boot without end. What opcache has is
-		 * of this boot: there is nothing older to forget. */
+	if (!handle_reached() || worker_start_runs() || hy_is_local(&request.exchange)) {
+		/* A boot, or a page, that asks for it each time would have the application boot without end. What opcache has
+		 * is of this boot: there is nothing older to forget. */
 		RETURN_TRUE;
 	}
 	reset_handler(INTERNAL_FUNCTION_PARAM_PASSTHRU);

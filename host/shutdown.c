@@ -1,7 +1,7 @@
 /*
  * Shutdown functions that outlive the request in which they were registered. Under rewinding each request runs those
- * of the boot before its own, as a script that boots does. Where state is kept they run once, when the worker script
- * ends.
+ * of the boot, and those that hayate_on_worker_start() has registered, before its own, as a script that boots does.
+ * Where state is kept they run once, when the worker script ends.
  *
  * A library may register its function once in a process, behind a flag: in a warm-up request. Then requests would never
  * have it, since they meet the flag set. So the functions of warm-up requests are remembered. One that a second request
@@ -451,6 +451,21 @@ void shutdown_settle(void)
 		take_registered_between(BG(user_shutdown_function_names));
 	}
 	lent_count = zend_hash_num_elements(lent);
+}
+
+void shutdown_keep_of_step(void)
+{
+	if (BG(user_shutdown_function_names) == NULL) {
+		return;
+	}
+	function *f;
+	ZEND_HASH_FOREACH_PTR(BG(user_shutdown_function_names), f)
+	{
+		append(lent, f);
+	}
+	ZEND_HASH_FOREACH_END();
+	lent_count = zend_hash_num_elements(lent);
+	BG(user_shutdown_function_names) = NULL; /* it owns them, and stays */
 }
 
 void shutdown_lend(void)

@@ -14,6 +14,12 @@
 #include "zend_exceptions.h"
 
 static zval callable;
+static bool runs;
+
+bool worker_start_runs(void)
+{
+	return runs;
+}
 
 PHP_FUNCTION(hayate_on_worker_start)
 {
@@ -40,6 +46,7 @@ static bool call(void)
 	zend_try
 	{
 		call_user_function(NULL, NULL, &callable, &result, 0, NULL);
+		lifecycle_leave_if_out_of_memory();
 		if (EG(exception) == NULL || zend_is_unwind_exit(EG(exception))) {
 			zend_clear_exception();
 			warm_started();
@@ -72,7 +79,18 @@ void worker_start_run(void)
 	if (Z_TYPE(callable) == IS_UNDEF || !options.warm_connections || options.rewind != REWIND_UFFD) {
 		return;
 	}
+	boot_note_encodings();
+	runs = true;
 	const char *wrong = call() ? "a fatal error ended what hayate_on_worker_start() was given" : NULL;
+	runs = false;
+	boot_keep_encodings();
+	shutdown_keep_of_step();
+	clocks_forget_process();
+	boot_look_at_session();
+	if (wrong == NULL && boot_left_session() != NULL) {
+		wrong = "what hayate_on_worker_start() was given started a session, or wrote to $_SESSION, which each request "
+		        "would find. To avoid it: start it in the request";
+	}
 	lifecycle_start_ahead();
 	wrong = wrong != NULL ? wrong : sqlite_left_open();
 	wrong = wrong != NULL ? wrong : leftovers_open();

@@ -1,0 +1,99 @@
+"""What a worker does by itself before its first request is there for each, as the boot's is; and neither spoils it."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+import requests
+
+from lib.process import ServerError, wait_until
+
+from . import modes
+
+WARM = ("--connections", "warm")
+
+
+def worker(step: str, handler: str, boot: str = "") -> str:
+    return f"""
+{boot}
+hayate_on_worker_start(function () {{ {step} }});
+while (hayate_handle_request(function () {{ {handler} }})) {{
+}}
+"""
+
+
+def answers(directory, script: str, count: int = 6, rewind: str = "on") -> set[str]:
+    modes.write(directory, script)
+    with modes.hayate(directory, rewind, "shared", workers=2, args=WARM) as server:
+        found = set(modes.many(server, count))
+        assert modes.application(server)["restarts"] == {}, modes.application(server)
+        return found
+
+
+def test_its_encodings_hold(directory) -> None:
+    step = "mb_internal_encoding('EUC-JP'); mb_detect_order('ASCII,SJIS');"
+    handler = "echo mb_internal_encoding(), mb_substitute_character(), json_encode(mb_detect_order()); mb_internal_encoding('UTF-8');"
+    boot = "mb_internal_encoding('SJIS'); mb_substitute_character(0x21);"
+    assert answers(directory, worker(step, handler, boot)) == {'EUC-JP33["ASCII","SJIS"]'}
+
+
+def test_its_shutdown_functions_run_with_each_request(directory) -> None:
+    step = "register_shutdown_function(fn () => print('step '));"
+    handler = "register_shutdown_function(fn () => print('own ')); echo 'hi ';"
+    boot = "register_shutdown_function(fn () => print('boot '));"
+    assert answers(directory, worker(step, handler, boot)) == {"hi boot step own "}
+    assert answers(directory, worker(step, handler)) == {"hi step own "}
+
+
+@pytest.mark.parametrize("rewind", ["on", "fork", "off"])
+def test_each_process_finds_itself_below_proc(directory, rewind) -> None:
+    """PHP keeps real paths, and who boots is another process than who serves."""
+    look = "file_get_contents('/proc/self/status'); realpath('/dev/fd');"
+    handler = "preg_match('/^Pid:\\\\s*(\\\\d+)/m', file_get_contents('/proc/self/status'), $m); echo json_encode((int) $m[1] === posix_getpid());"
+    assert answers(directory, worker(look, handler, look), rewind=rewind) == {"true"}
+
+
+@pytest.mark.parametrize(
+    ("step", "said"),
+    [
+        ("str_repeat('x', 300 << 20);", "a fatal error ended what hayate_on_worker_start() was given"),
+        ("session_start();", "started a session"),
+    ],
+    ids=["memory", "session"],
+)
+def test_what_would_spoil_each_request_is_said(directory, step, said) -> None:
+    """The first one looked like exit(), and each request got 500 without a word."""
+    modes.write(directory, worker(step, "echo 'hi';"))
+    with pytest.raises(ServerError, match=re.escape(said)), modes.hayate(directory, "on", "shared", args=WARM):
+        pass
+
+
+@pytest.mark.parametrize("rewind", ["on", "off"])
+@pytest.mark.parametrize("of_answer", ["ob_start(%s); echo 1;", "header_register_callback(%s); echo 1;"], ids=["buffer", "headers"])
+def test_memory_that_runs_out_as_the_boot_ends_fails_the_boot(directory, of_answer, rewind) -> None:
+    modes.write(
+        directory,
+        (of_answer % "function () { str_repeat('x', 300 << 20); return ''; }")
+        + " while (hayate_handle_request(fn () => print('hi'))) { }",
+    )
+    with pytest.raises(ServerError, match="did not boot.*Allowed memory size of"), modes.hayate(directory, rewind, "shared"):
+        pass
+
+
+@pytest.mark.parametrize("where", ["boot", "step"])
+@pytest.mark.parametrize("rewind", ["on", "fork", "off"])
+def test_opcache_that_is_reset_before_there_are_requests_is_no_reason_to_boot_anew(directory, where, rewind) -> None:
+    """It was, and the next boot reset it as well: no request was ever answered."""
+    reset = "opcache_reset();"
+    script = worker(reset if where == "step" else "", "echo 'hi';", reset if where == "boot" else "")
+    assert answers(directory, script, 20, rewind) == {"hi"}
+
+
+def test_an_application_that_resets_opcache_in_a_request_boots_anew(directory) -> None:
+    modes.write(directory, "$at = hrtime(true); while (hayate_handle_request(function () use ($at) { echo $at; if (isset($_GET['reset'])) opcache_reset(); })) { }")
+    with modes.hayate(directory, "on", "shared", args=WARM) as server:
+        before = modes.get(server)
+        assert re.fullmatch(r"\d+", before) and modes.get(server) == before
+        requests.get(server.url + "/?reset=1", timeout=60)
+        assert wait_until(lambda: modes.get(server) != before)
