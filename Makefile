@@ -202,6 +202,7 @@ docs: build ## Make docs/configuration.md, and man pages and completions in targ
 	mkdir -p $(TARGET)/docs
 	$(HAYATE) generate configuration >docs/configuration.md
 	$(HAYATE) generate man >$(TARGET)/docs/hayate.1
+	$(HAYATE) generate man-configuration >$(TARGET)/docs/hayate.toml.5
 	$(HAYATE) generate completions bash >$(TARGET)/docs/hayate.bash
 	$(HAYATE) generate completions zsh >$(TARGET)/docs/_hayate
 	$(HAYATE) generate completions fish >$(TARGET)/docs/hayate.fish
@@ -220,11 +221,14 @@ install: ## Install below PREFIX=/usr/local what make build has built; DESTDIR f
 	install -m 644 $(RELEASE)/boot/*.php $(DESTDIR)$(PREFIX)/share/hayate/boot
 	install -D -m 644 php/stubs/hayate.php $(DESTDIR)$(PREFIX)/share/hayate/stubs/hayate.php
 	cd lab && find . -type f -exec install -D -m 644 {} $(abspath $(DESTDIR)$(PREFIX))/share/hayate/lab/{} \;
-	install -d $(addprefix $(DESTDIR)$(PREFIX)/,lib/systemd/system share/man/man1 \
+	install -d $(DESTDIR)$(PREFIX)/share/doc/hayate/docs && install -m 644 README.md LICENSE $(DESTDIR)$(PREFIX)/share/doc/hayate
+	install -m 644 docs/*.md $(DESTDIR)$(PREFIX)/share/doc/hayate/docs
+	install -d $(addprefix $(DESTDIR)$(PREFIX)/,lib/systemd/system share/man/man1 share/man/man5 \
 		share/bash-completion/completions share/zsh/site-functions share/fish/vendor_completions.d)
 	sed 's|/usr/local/bin/|$(PREFIX)/bin/|; s|/etc/hayate/|$(SYSCONFDIR)/hayate/|' packaging/hayate.service \
 		>$(DESTDIR)$(PREFIX)/lib/systemd/system/hayate.service
 	$(HAYATE) generate man >$(DESTDIR)$(PREFIX)/share/man/man1/hayate.1
+	$(HAYATE) generate man-configuration >$(DESTDIR)$(PREFIX)/share/man/man5/hayate.toml.5
 	$(HAYATE) generate completions bash >$(DESTDIR)$(PREFIX)/share/bash-completion/completions/hayate
 	$(HAYATE) generate completions zsh >$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_hayate
 	$(HAYATE) generate completions fish >$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/hayate.fish

@@ -5,7 +5,6 @@
  *   opcache's clock       set for each request (opcache.c)
  *   APCu's clock          forgotten before each request; APCu then asks for the request's time
  *   cache of real paths   entries of the boot whose time is nearly over are resolved once more; those that hold get new
- *                         time, in the snapshot as well. Others run out, as under php-fpm
  *                         time, in the snapshot as well. Others run out, as under php-fpm. Those below /proc are
  *                         forgotten: /proc/self was another process before the fork
  *   cache of stat()       emptied with the boot

@@ -25,7 +25,8 @@ typedef php_shutdown_function_entry function;
 static HashTable *of_boot;
 /* Those of the boot and of warm-up requests, once the boot stands; they own nothing. */
 static HashTable *lent;
-static uint32_t lent_of_boot, lent_count;
+/* How many there are: of the boot; with those of warm-up requests; with those of a worker's own step. */
+static uint32_t lent_of_boot, lent_of_warmup, lent_count;
 
 struct remembered {
 	function function;
@@ -368,7 +369,7 @@ static void leave_out_registered_again(HashTable *all)
 	function *f;
 	ZEND_HASH_FOREACH_NUM_KEY_PTR(all, number, f)
 	{
-		for (uint32_t i = lent_of_boot; number >= lent_count && i < lent_count; i++) {
+		for (uint32_t i = lent_of_boot; number >= lent_count && i < lent_of_warmup; i++) {
 			const function *once = zend_hash_index_find_ptr(all, i);
 			if (once != NULL && is_same(once, f)) {
 				zend_hash_index_del(all, i);
@@ -385,7 +386,7 @@ void shutdown_run(void)
 		run_for_warmup();
 		return;
 	}
-	if (lent != NULL && BG(user_shutdown_function_names) == lent && lent_of_boot < lent_count) {
+	if (lent != NULL && BG(user_shutdown_function_names) == lent && lent_of_boot < lent_of_warmup) {
 		leave_out_registered_again(lent);
 	}
 	php_call_shutdown_functions();
@@ -450,7 +451,7 @@ void shutdown_settle(void)
 	if (BG(user_shutdown_function_names) != NULL) {
 		take_registered_between(BG(user_shutdown_function_names));
 	}
-	lent_count = zend_hash_num_elements(lent);
+	lent_of_warmup = lent_count = zend_hash_num_elements(lent);
 }
 
 void shutdown_keep_of_step(void)

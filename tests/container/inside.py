@@ -165,7 +165,8 @@ def main(image: pathlib.Path, bundle: pathlib.Path) -> None:
     root.mkdir()
     of_image = unpack(image, root)
     (root / "app/public/worker.php").write_text(WORKER)
-    holds("the licence is in the image", (root / "usr/share/licenses/hayate/LICENSE").exists())
+    licences = root / "usr/share/licenses/hayate"
+    holds("the licence is in the image, and those of what is linked into it", all((licences / name).exists() for name in ("LICENSE", "notices")))
     (root / "etc/hayate/hayate.toml").write_text(CONFIGURATION)
     uid = int(of_image["User"].split(":")[0])
     holds("its user is a number, and not root", uid > 0, uid)

@@ -44,6 +44,9 @@ def test_its_shutdown_functions_run_with_each_request(directory) -> None:
     boot = "register_shutdown_function(fn () => print('boot '));"
     assert answers(directory, worker(step, handler, boot)) == {"hi boot step own "}
     assert answers(directory, worker(step, handler)) == {"hi step own "}
+    both = "register_shutdown_function('told');"
+    told = "function told() { echo 'told '; }"
+    assert answers(directory, worker(both, both + "echo 'hi ';", told)) == {"hi told told "}
 
 
 @pytest.mark.parametrize("rewind", ["on", "fork", "off"])

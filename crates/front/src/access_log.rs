@@ -5,6 +5,7 @@
 //! line is made by its own thread; the lock that all threads share is held for copying it.
 
 use std::{
+    borrow::Cow,
     cell::RefCell,
     io::{self, Write},
     path::Path,
@@ -243,21 +244,20 @@ fn lossy(text: &[u8]) -> String {
     said
 }
 
-/// Escapes what JSON may have as it is, and terminals act upon: U+007F to U+009F.
-fn without_controls(json: &mut Vec<u8>, begin: usize) {
-    let Some(text) = json.get(begin..).and_then(|made| std::str::from_utf8(made).ok()) else { return };
-    if !text.contains(|c| matches!(c, '\x7f'..='\u{9f}')) {
-        return;
+/// JSON without what it may have as it is and terminals act upon: U+007F to U+009F are escaped.
+pub fn json_without_controls(json: &str) -> Cow<'_, str> {
+    let harms = |c: char| matches!(c, '\x7f'..='\u{9f}');
+    if !json.contains(harms) {
+        return Cow::Borrowed(json);
     }
-    let mut escaped = String::with_capacity(text.len() + 32);
-    for c in text.chars() {
+    let mut escaped = String::with_capacity(json.len() + 32);
+    for c in json.chars() {
         match c {
-            '\x7f'..='\u{9f}' => escaped.push_str(&format!("\\u{:04x}", u32::from(c))),
+            c if harms(c) => escaped.push_str(&format!("\\u{:04x}", u32::from(c))),
             c => escaped.push(c),
         }
     }
-    json.truncate(begin);
-    json.extend_from_slice(escaped.as_bytes());
+    Cow::Owned(escaped)
 }
 
 impl Line {
@@ -328,9 +328,8 @@ impl Line {
             "referer": self.referer.as_deref().map(lossy),
             "user_agent": self.agent.as_deref().map(lossy),
         });
-        let begin = to.len();
-        let _ = serde_json::to_writer(&mut *to, &object);
-        without_controls(to, begin);
+        let text = object.to_string();
+        to.extend_from_slice(json_without_controls(&text).as_bytes());
         to.push(b'\n');
     }
 }

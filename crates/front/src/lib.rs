@@ -97,7 +97,7 @@ use crate::{
     by_address::ByAddress, reminder::Reminder, round::Rounds, settings::free_files, snapshot::Snapshot,
 };
 
-pub use access_log::{AccessLog, Format};
+pub use access_log::{AccessLog, Format, json_without_controls};
 pub use compress::{Coding, Compression};
 pub use disk::{Disk, Place};
 pub use listen::{ListenAddr, Listener};

@@ -98,6 +98,8 @@ pub enum Generate {
     },
     /// The reference of hayate.toml, in Markdown
     Configuration,
+    /// The same as a man page
+    ManConfiguration,
 }
 
 const SERVE_HELP: &str = "\
@@ -174,7 +176,7 @@ pub struct ServeArgs {
     /// The application's directory; served is its public/ (CakePHP: webroot/, Yii: web/) if that holds an index.php, else itself [default: .]
     #[arg(value_hint = ValueHint::DirPath)]
     pub root: Option<PathBuf>,
-    /// Configuration file (TOML), see docs/configuration.md
+    /// Configuration file (TOML), see hayate.toml(5), or docs/configuration.md
     #[arg(short, long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub config: Option<PathBuf>,
     /// Address to listen on: 127.0.0.1:8080, [::1]:80, :80, unix:/path; repeatable [default: 127.0.0.1:8080]
@@ -234,7 +236,7 @@ pub struct ServeArgs {
     /// How long PHP may run for one request until the log says what it is doing, or off [default: off]
     #[arg(long, value_name = "TIME", help_heading = "PHP")]
     pub slow_request: Option<Time>,
-    /// Script below the document root that answers what is no file; "": none, 404 [default: see docs/configuration.md]
+    /// Script below the document root that answers what is no file; "": none, 404 [default: see hayate.toml(5)]
     #[arg(long, value_name = "SCRIPT", help_heading = "PHP")]
     pub front_controller: Option<String>,
     /// Requests that may wait for a worker [default: 1024]

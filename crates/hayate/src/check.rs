@@ -189,9 +189,12 @@ fn describe_php(built: &str, app: &App, probe: &Probe) {
     if !built.starts_with(&format!("PHP {php},")) {
         say!("              PHP {php} is what is installed, and what runs");
     }
-    let missing = extensions::missing(&app.spec.cwd, &app.spec.ini, &probe.extensions, php);
+    let missing =
+        extensions::missing(&app.spec.cwd, &app.spec.ini, &probe.extensions, &probe.complaints, php);
     let unknown = unknown_settings(&app.spec.ini, &probe.settings);
-    for warning in releases::warnings(php, SystemTime::now()).into_iter().chain(missing).chain(unknown) {
+    let complaints = probe.complaints.iter().map(|said| hayate_pool::shown(said));
+    let released = releases::warnings(php, SystemTime::now()).into_iter();
+    for warning in released.chain(complaints).chain(missing).chain(unknown) {
         say!("  warning     {warning}");
     }
     let mut lines = by_directory(&probe.ini_files);

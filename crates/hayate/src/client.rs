@@ -20,7 +20,7 @@ use rustix::{
 use serde_json::Value;
 use tokio::{net::UnixStream, time::timeout};
 
-use crate::{args::ControlArgs, control::SYSTEM_CONTROL, master::default_control};
+use crate::{args::ControlArgs, control::SYSTEM_CONTROL, master::default_control, terminal};
 
 /// How long the server may take for the first word of an answer. The kernel takes connections for a front that is gone, and one that hangs is replaced
 /// sooner than this.
@@ -112,7 +112,7 @@ pub async fn status(args: &ControlArgs, json: bool) -> Result<ExitCode> {
     let parsed: Value = serde_json::from_str(&body).context("the server's answer is no JSON")?;
     crate::end_with_the_reader();
     if json {
-        say!("{body}");
+        say!("{}", terminal::json(&body));
     } else {
         crate::say(format_args!("{}", describe(&parsed)));
     }
@@ -178,7 +178,7 @@ fn describe_rewind(app: &Value) -> String {
             Some("fork") => "not rewound, but run with a fork for each request",
             _ => "not rewound, but run in classic mode",
         };
-        out += &format!("  {how}: {}\n", fallback["why"].as_str().unwrap_or_default());
+        out += &format!("  {how}: {}\n", terminal::within_line(fallback["why"].as_str().unwrap_or_default()));
     }
     for (key, what) in [
         ("private_boot", "each worker boots by itself"),
@@ -186,7 +186,7 @@ fn describe_rewind(app: &Value) -> String {
         ("boot_remark", "look at this"),
     ] {
         if let Some(why) = app[key].as_str() {
-            out += &format!("  {what}: {why}\n");
+            out += &format!("  {what}: {}\n", terminal::within_line(why));
         }
     }
     let rewind = &app["rewind"];
@@ -219,7 +219,7 @@ fn describe_rewind(app: &Value) -> String {
 
 /// The status for people.
 fn describe(status: &Value) -> String {
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let text = |value: &Value| terminal::within_line(value.as_str().unwrap_or_default()).into_owned();
     let list = |value: &Value| value.as_array().into_iter().flatten().map(text).collect::<Vec<_>>().join(" ");
     let mut out = format!(
         "Hayate {} {}, process {}, up {} s, {} connections, {}\n",
@@ -231,7 +231,7 @@ fn describe(status: &Value) -> String {
         list(&status["listen"]),
     );
     if let Some(error) = status["last_reload"]["error"].as_str() {
-        out += &format!("The last reload was refused: {error}\n");
+        out += &format!("The last reload was refused: {}\n", terminal::within_line(error));
     }
     for site in status["static_sites"].as_array().into_iter().flatten() {
         out +=
@@ -254,9 +254,9 @@ fn describe(status: &Value) -> String {
             out += &format!("  runs PHP scripts beside {other}\n");
         }
         if let Some(why) = app["unavailable"].as_str() {
-            out += &format!("  cannot serve: {why}\n");
+            out += &format!("  cannot serve: {}\n", terminal::within_line(why));
         } else if let Some(why) = app["boot_error"].as_str() {
-            out += &format!("  a boot failed: {why}\n");
+            out += &format!("  a boot failed: {}\n", terminal::within_line(why));
         }
         out += &describe_rewind(app);
         let workers = app["workers"].as_array().cloned().unwrap_or_default();

@@ -42,6 +42,7 @@ use crate::{
     plan::{Address, App, Plan},
     privileges::{self, Identity},
     server::Server,
+    terminal,
 };
 use report::{Report, Sample};
 
@@ -153,10 +154,24 @@ pub struct Cause {
     pub pages: u64,
 }
 
+/// Names of classes and files in one line each, whatever the application has put into them.
+fn in_one_line(value: &mut serde_json::Value) {
+    match value {
+        serde_json::Value::String(text) => *text = terminal::plain(&text.replace('\n', " ")),
+        serde_json::Value::Array(values) => values.iter_mut().for_each(in_one_line),
+        serde_json::Value::Object(values) => values.values_mut().for_each(in_one_line),
+        _ => {}
+    }
+}
+
 /// Reads what the host wrote. Lines that are no events are left out.
 fn events(text: &str) -> Vec<Event> {
     text.lines()
-        .filter_map(|line| serde_json::from_str(line).ok())
+        .filter_map(|line| {
+            let mut said = serde_json::from_str(line).ok()?;
+            in_one_line(&mut said);
+            serde_json::from_value(said).ok()
+        })
         .filter(|event| *event != Event::Unknown)
         .collect()
 }
@@ -175,7 +190,7 @@ pub fn run(args: &ExplainArgs) -> ExitCode {
         None if users(&plan).len() > 1 => explain_each_user(&plan, args),
         _ => explain_all(&plan, args).and_then(|reports| {
             if args.json {
-                say(&format!("{}\n", serde_json::to_string_pretty(&reports)?))
+                say(&format!("{}\n", terminal::json(&serde_json::to_string_pretty(&reports)?)))
             } else {
                 say(&reports.iter().map(ToString::to_string).collect::<String>())
             }
@@ -184,7 +199,7 @@ pub fn run(args: &ExplainArgs) -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("hayate: {error:#}");
+            eprintln!("{}", terminal::plain(&format!("hayate: {error:#}")));
             ExitCode::FAILURE
         }
     }
@@ -203,7 +218,7 @@ fn users(plan: &Plan) -> Vec<usize> {
 
 /// Prints a report. Who reads it may have seen enough: `hayate explain … | head`.
 fn say(text: &str) -> Result<()> {
-    match io::stdout().write_all(text.as_bytes()).and_then(|()| io::stdout().flush()) {
+    match io::stdout().write_all(terminal::plain(text).as_bytes()).and_then(|()| io::stdout().flush()) {
         Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(error.into()),
         _ => Ok(()),
     }
@@ -228,7 +243,7 @@ fn explain_each_user(plan: &Plan, args: &ExplainArgs) -> Result<()> {
         }
     }
     if args.json {
-        say(&format!("{}\n", serde_json::to_string_pretty(&all)?))?;
+        say(&format!("{}\n", terminal::json(&serde_json::to_string_pretty(&all)?)))?;
     }
     anyhow::ensure!(!failed, "of several users' applications not all could be explained");
     Ok(())

@@ -46,14 +46,21 @@ const PACKAGES: [(&str, &[&str]); 7] = [
 
 /// One line for each extension that is asked for and not loaded.
 ///
-/// `root` is the application's directory, `ini` its settings of php.ini, `loaded` what PHP has, `version` such as `8.4.28`.
-pub fn missing(root: &Path, ini: &[(String, String)], loaded: &[String], version: &str) -> Vec<String> {
+/// `root` is the application's directory, `ini` its settings of php.ini, `loaded` what PHP has, `complaints` what it says as it starts,
+/// `version` such as `8.4.28`.
+pub fn missing(
+    root: &Path,
+    ini: &[(String, String)],
+    loaded: &[String],
+    complaints: &[String],
+    version: &str,
+) -> Vec<String> {
     let loaded: BTreeSet<String> = loaded.iter().map(|name| plain(name)).collect();
     let mut warnings = Vec::new();
     for (key, file) in ini.iter().filter(|(key, _)| key == "extension" || key == "zend_extension") {
         let name = Path::new(file).file_stem().map(|name| plain(&name.to_string_lossy())).unwrap_or_default();
         if !loaded.contains(&name) {
-            warnings.push(format!("{key} = {file} is not loaded; {}", remedy(&name, version)));
+            warnings.push(format!("{key} = {file} is not loaded; {}", remedy(&name, complaints, version)));
         }
     }
     for (name, who) in required(root, &mut warnings) {
@@ -61,7 +68,7 @@ pub fn missing(root: &Path, ini: &[(String, String)], loaded: &[String], version
             warnings.push(format!(
                 "{who} requires ext-{}, which is not loaded; {}",
                 name.escape_debug(),
-                remedy(&name, version)
+                remedy(&name, complaints, version)
             ));
         }
     }
@@ -76,11 +83,20 @@ fn plain(name: &str) -> String {
     }
 }
 
-fn remedy(name: &str, version: &str) -> String {
+fn remedy(name: &str, complaints: &[String], version: &str) -> String {
     let minor = version.rsplitn(2, '.').last().unwrap_or(version);
     // Names come from the application: what is no name of an extension is not put into a command.
     if name.is_empty() || !name.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_') {
         return "install it".into();
+    }
+    // Its file is there, and PHP has said what is wrong with it.
+    let of_it = |said: &&String| {
+        said.contains(&format!("'{name}'"))
+            || said.contains(&format!("'{name}.so'"))
+            || said.contains(&format!("/{name}.so'"))
+    };
+    if complaints.iter().any(|said| of_it(&said) && said.contains("undefined symbol")) {
+        return "it is installed, and needs another extension that is to be loaded before it: PHP's warning above names what it looks for".into();
     }
     if name == "pcntl" {
         return "Hayate takes it out, as php-fpm is built without it: what forks belongs to the command line"
@@ -145,7 +161,7 @@ mod tests {
     #[test]
     fn what_composer_requires_and_php_has_not() {
         let dir = tempfile::tempdir().unwrap();
-        let warnings = || missing(dir.path(), &[], &loaded(), "8.4.28");
+        let warnings = || missing(dir.path(), &[], &loaded(), &[], "8.4.28");
         assert!(warnings().is_empty(), "no composer.json, no requirements");
         fs::write(
             dir.path().join("composer.json"),
@@ -206,7 +222,7 @@ mod tests {
             ("memory_limit", "x"),
         ]
         .map(|(key, value)| (key.to_owned(), value.to_owned()));
-        let said = missing(Path::new("/nowhere"), &ini, &loaded(), "8.2.36");
+        let said = missing(Path::new("/nowhere"), &ini, &loaded(), &[], "8.2.36");
         assert_eq!(
             said,
             [

@@ -1,8 +1,9 @@
-//! Documents made from the source: man page, completions, and the reference of hayate.toml.
+//! Documents made from the source: man pages, completions, and the reference of hayate.toml.
 
 use std::io::{self, Write};
 
 use clap::CommandFactory;
+use roff::{Inline, Roff, bold, italic, roman};
 use serde_json::Value;
 
 use crate::{
@@ -25,6 +26,7 @@ pub fn print(what: &Generate) -> io::Result<()> {
             Ok(())
         }
         Generate::Configuration => out.write_all(configuration().as_bytes()),
+        Generate::ManConfiguration => out.write_all(man_configuration().as_bytes()),
     }
 }
 
@@ -41,7 +43,9 @@ fn man(mut command: clap::Command, page: &mut Vec<u8>) -> io::Result<()> {
         writeln!(page, "{}\n.br", usage.trim_start_matches("Usage: "))?;
     }
     main.render_description_section(page)?;
-    main.render_extra_section(page)?;
+    let mut notes = Vec::new();
+    main.render_extra_section(&mut notes)?;
+    page.write_all(String::from_utf8_lossy(&notes).replace(".SH EXTRA", ".SH NOTES").as_bytes())?;
     for sub in commands() {
         let part = clap_mangen::Man::new(sub.clone());
         let mut section = Vec::new();
@@ -49,11 +53,46 @@ fn man(mut command: clap::Command, page: &mut Vec<u8>) -> io::Result<()> {
         part.render_options_section(&mut section)?;
         part.render_extra_section(&mut section)?;
         // Its sections become parts of one.
-        let section =
-            String::from_utf8_lossy(&section).replace(".SH DESCRIPTION\n", "").replace(".SH ", ".SS ");
+        let section = String::from_utf8_lossy(&section);
+        // Most commands have nothing there.
+        let section = section.trim_end().strip_suffix(".SH EXTRA").unwrap_or(&section);
+        let section = section
+            .replace(".SH DESCRIPTION\n", "")
+            .replace(".SH EXTRA\n", ".SH NOTES\n")
+            .replace(".SH ", ".SS ");
         writeln!(page, ".SH \"HAYATE {}\"\n{section}", sub.get_name().to_uppercase())?;
     }
-    Ok(())
+    let mut end = Roff::new();
+    end.control("SH", ["EXIT STATUS"]);
+    listed(&mut end, "0", "done; of serve: it was told to end, and all that had begun is finished");
+    listed(
+        &mut end,
+        "1",
+        "it could not be done, and standard error says why; of explain: an application does not boot",
+    );
+    listed(&mut end, "2", "the command line or the configuration is wrong");
+    listed(&mut end, "3", "of status: the applications boot still");
+    end.control("SH", ["FILES"]);
+    listed(&mut end, "/etc/hayate/hayate.toml", "the configuration of the service");
+    listed(&mut end, "/run/hayate/control.sock", "the control socket of root's server");
+    listed(&mut end, "/usr/share/doc/hayate/docs", "the guides, in Markdown: begin with deployment.md");
+    end.control("SH", ["SEE ALSO"]);
+    end.text([
+        bold("hayate.toml"),
+        roman("(5), "),
+        bold("hayate-lab"),
+        roman("(1), "),
+        bold("systemctl"),
+        roman("(1)"),
+    ]);
+    page.write_all(end.render().as_bytes())
+}
+
+/// A term and what it means.
+fn listed(page: &mut Roff, term: &str, meaning: &str) {
+    page.control("TP", []);
+    page.text([bold(term)]);
+    page.text([roman(meaning)]);
 }
 
 fn configuration() -> String {
@@ -71,8 +110,25 @@ fn configuration() -> String {
          [app.ini]\nmemory_limit = \"256M\"\n\n\
          [[app]]\nname = \"blog\"\nroot = \"/srv/blog\"\n```\n",
     );
+    for (title, intro, table) in sections() {
+        out += &format!("\n## {title}\n\n");
+        if !intro.is_empty() {
+            out += &format!("{intro}\n\n");
+        }
+        out += "| key | meaning | default | flag |\n| --- | --- | --- | --- |\n";
+        for (name, property) in keys(table) {
+            let (meaning, default, flag) = columns(property);
+            let meaning = meaning.replace('|', "\\|");
+            out += &format!("| `{name}` | {meaning} | {default} | {flag} |\n");
+        }
+    }
+    out
+}
+
+/// The tables of the file: title, what it is for, in Markdown, and its schema.
+fn sections() -> [(&'static str, &'static str, &'static Value); 9] {
     let defs = &schema()["$defs"];
-    for (title, intro, table) in [
+    [
         ("Top of the file", "", schema()),
         (
             "[tls]",
@@ -100,27 +156,94 @@ fn configuration() -> String {
         ("rate", "In a rule, or `[app.rule.rate]` behind it.", &defs["Rate"]),
         ("basic_auth", "In a rule, or `[app.rule.basic_auth]` behind it.", &defs["BasicAuth"]),
         ("headers", "In a rule, or `[app.rule.headers]` behind it.", &defs["Headers"]),
-    ] {
-        out += &format!("\n## {title}\n\n");
-        if !intro.is_empty() {
-            out += &format!("{intro}\n\n");
-        }
-        out += "| key | meaning | default | flag |\n| --- | --- | --- | --- |\n";
-        let properties = table["properties"].as_object().expect("a table has keys");
-        for (name, property) in properties
-            .iter()
-            .filter(|(name, _)| !matches!(name.as_str(), "limits" | "tls" | "compression" | "app" | "rule"))
-        {
+    ]
+}
+
+/// The keys of a table that are no tables themselves.
+fn keys(table: &Value) -> impl Iterator<Item = (&String, &Value)> {
+    let properties = table["properties"].as_object().expect("a table has keys");
+    let is_table = |name: &str| matches!(name, "limits" | "tls" | "compression" | "app" | "rule");
+    properties.iter().filter(move |(name, _)| !is_table(name))
+}
+
+/// hayate.toml(5), of the same.
+fn man_configuration() -> String {
+    let mut page = Roff::new();
+    page.control("TH", ["hayate.toml", "5", "", concat!("hayate ", env!("CARGO_PKG_VERSION"))]);
+    page.control("SH", ["NAME"]);
+    page.text([roman("hayate.toml - configuration of the PHP application server Hayate")]);
+    page.control("SH", ["DESCRIPTION"]);
+    let mut example = None::<Vec<&str>>;
+    for line in configuration().split("\n## ").next().unwrap_or_default().lines().skip(4) {
+        prose(&mut page, line, &mut example);
+    }
+    for (title, intro, table) in sections() {
+        page.control("SH", [title]);
+        let mut example = None;
+        intro.lines().for_each(|line| prose(&mut page, line, &mut example));
+        for (name, property) in keys(table) {
             let (meaning, default, flag) = columns(property);
-            out += &format!("| `{name}` | {meaning} | {default} | {flag} |\n");
+            page.control("TP", []);
+            page.text([bold(name.as_str())]);
+            page.text(inlines(&meaning));
+            if !default.is_empty() {
+                page.text([vec![roman("Default: ")], inlines(&default), vec![roman(".")]].concat());
+            }
+            if !flag.is_empty() {
+                page.text([vec![roman("Flag: ")], inlines(&flag), vec![roman(".")]].concat());
+            }
         }
     }
-    out
+    page.control("SH", ["SEE ALSO"]);
+    page.text([bold("hayate"), roman("(1); the guides in "), italic("/usr/share/doc/hayate/docs")]);
+    page.render()
+}
+
+/// A line of Markdown. `example`: the lines so far of a block of code that it is in.
+fn prose<'a>(page: &mut Roff, line: &'a str, example: &mut Option<Vec<&'a str>>) {
+    match (line, &mut *example) {
+        (line, None) if line.starts_with("```") => *example = Some(Vec::new()),
+        (line, Some(lines)) if line.starts_with("```") => {
+            page.control("PP", []);
+            page.control("EX", []);
+            for line in std::mem::take(lines) {
+                page.text([roman(line)]);
+            }
+            page.control("EE", []);
+            *example = None;
+        }
+        (line, Some(lines)) => lines.push(line),
+        ("", None) => {
+            page.control("PP", []);
+        }
+        (line, None) => {
+            page.text(inlines(line));
+        }
+    }
+}
+
+/// Markdown in a line: code is bold, and of a link its words are left.
+fn inlines(text: &str) -> Vec<Inline> {
+    let mut words = String::new();
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once("](") {
+        let Some((target, behind)) = after.split_once(')') else { break };
+        let (ahead, linked) = before.rsplit_once('[').unwrap_or(("", before));
+        words += ahead;
+        words += linked;
+        if !target.starts_with('#') {
+            words += &format!(" (`{target}`)");
+        }
+        rest = behind;
+    }
+    words += rest;
+    let parts = words.split('`').enumerate();
+    parts.map(|(i, part)| if i % 2 == 1 { bold(part) } else { roman(part) }).collect()
 }
 
 /// Takes `Default: …. Flag: ….` off the end of a description.
 fn columns(property: &Value) -> (String, String, String) {
-    let text = property["description"].as_str().unwrap_or_default().replace('\n', " ").replace('|', "\\|");
+    let text = property["description"].as_str().unwrap_or_default().replace('\n', " ");
     let (text, flag) = text.split_once(" Flag: ").unwrap_or((&text, ""));
     let (text, default) = text.split_once(" Default: ").unwrap_or((text, ""));
     let trim = |text: &str| text.trim().trim_end_matches('.').replace("@REWIND@", REWIND_BY_DEFAULT.name());
@@ -150,8 +273,20 @@ mod tests {
         let mut page = Vec::new();
         man(Cli::command(), &mut page).unwrap();
         let page = String::from_utf8(page).unwrap();
-        for word in ["HAYATE SERVE", "HAYATE RELOAD", "queue", "SIGUSR1"] {
+        for word in ["HAYATE SERVE", "HAYATE RELOAD", "queue", "SIGUSR1", "EXIT STATUS", "NOTES"] {
             assert!(page.contains(word), "{word}");
         }
+        assert!(!page.contains("EXTRA"), "{page}");
+    }
+
+    #[test]
+    fn the_page_of_the_configuration_holds_every_key() {
+        let page = man_configuration();
+        for (title, _, table) in sections() {
+            for (name, _) in keys(table) {
+                assert!(page.contains(&format!("\\fB{}\\fR\n", name)), "{title}: {name}");
+            }
+        }
+        assert!(!page.contains('`') && !page.contains("]("), "Markdown is left");
     }
 }

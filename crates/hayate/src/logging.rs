@@ -18,6 +18,7 @@ use tracing_subscriber::{Layer, filter::LevelFilter, fmt, layer::SubscriberExt, 
 use crate::{
     config::{LogFormat, LogLevel},
     log_floods::{Floods, Sparing},
+    terminal,
 };
 
 static WRITER: OnceLock<LogWriter> = OnceLock::new();
@@ -38,7 +39,8 @@ pub fn init(level: LogLevel, format: LogFormat) -> io::Result<()> {
         LogLevel::Trace => LevelFilter::TRACE,
     };
     hayate_pool::set_log_backlog(|| WRITER.get().map_or(0, LogWriter::waiting));
-    let layer = fmt::layer().with_writer(|| Lines).with_ansi(io::stderr().is_terminal());
+    let is_json = matches!(format, LogFormat::Json);
+    let layer = fmt::layer().with_writer(move || Lines { is_json }).with_ansi(io::stderr().is_terminal());
     let layer = match format {
         LogFormat::Compact => layer.compact().boxed(),
         LogFormat::Json => layer.json().flatten_event(true).boxed(),
@@ -116,7 +118,9 @@ pub fn lost() -> u64 {
 }
 
 /// Each event comes as a whole. Its lines after the first are indented: whatever a script logs, none passes for an event of its own.
-struct Lines;
+struct Lines {
+    is_json: bool,
+}
 
 fn indented(event: &[u8]) -> Vec<u8> {
     let mut lines = event.strip_suffix(b"\n").unwrap_or(event).split(|byte| *byte == b'\n');
@@ -133,7 +137,10 @@ fn indented(event: &[u8]) -> Vec<u8> {
 
 impl Write for Lines {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        write(indented(line));
+        match std::str::from_utf8(line) {
+            Ok(text) if self.is_json => write(indented(terminal::json(text).as_bytes())),
+            _ => write(indented(line)),
+        }
         Ok(line.len())
     }
 

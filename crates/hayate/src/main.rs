@@ -47,6 +47,7 @@ mod reach;
 mod secrets;
 mod serve;
 mod server;
+mod terminal;
 mod tls;
 
 use std::{
@@ -83,7 +84,7 @@ fn main() -> ExitCode {
     match outcome {
         Ok(status) => status,
         Err(error) => {
-            eprintln!("hayate: {error:#}");
+            eprintln!("{}", terminal::plain(&format!("hayate: {error:#}")));
             ExitCode::FAILURE
         }
     }
@@ -97,10 +98,11 @@ pub(crate) fn end_with_the_reader() {
     let _ = unsafe { signal(Signal::SIGPIPE, SigHandler::SigDfl) };
 }
 
-/// Writes to standard output, or ends: the disk may be full.
+/// Writes to standard output, or ends: the disk may be full. Words of others do nothing to a terminal.
 pub(crate) fn say(words: fmt::Arguments<'_>) {
     let mut out = io::stdout().lock();
-    if let Err(error) = out.write_fmt(words).and_then(|()| out.flush()) {
+    let words = words.to_string();
+    if let Err(error) = out.write_all(terminal::plain(&words).as_bytes()).and_then(|()| out.flush()) {
         if error.kind() != io::ErrorKind::BrokenPipe {
             eprintln!("hayate: cannot write to standard output: {error}");
         }

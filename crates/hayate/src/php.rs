@@ -105,6 +105,9 @@ fn version(host: &Path) -> Result<String, String> {
     }
 }
 
+/// Of what PHP says as it starts.
+const MOST_COMPLAINTS: usize = 16;
+
 /// How an application would be rewound, on this kernel, as this user and with its extensions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Probe {
@@ -122,6 +125,8 @@ pub struct Probe {
     pub extensions: Vec<String>,
     /// The names of all settings that it and they know.
     pub settings: Vec<String>,
+    /// What PHP finds wrong as it starts: with settings of php.ini, and with extensions that it is to load.
+    pub complaints: Vec<String>,
 }
 
 /// Hosts that are asked about many applications: once for what they say of all that have the same settings.
@@ -166,7 +171,25 @@ fn start_alike(one: &Spec, other: &Spec) -> bool {
 /// Asks the host, which starts PHP for it but runs nothing. `None`: it does not say.
 pub fn probe(spec: &Spec) -> Option<Probe> {
     let done = spec.probe().ok()?.output().ok().filter(|done| done.status.success())?;
-    parse_probe(&String::from_utf8_lossy(&done.stdout))
+    let probe = parse_probe(&String::from_utf8_lossy(&done.stdout))?;
+    Some(Probe { complaints: complaints(&String::from_utf8_lossy(&done.stderr)), ..probe })
+}
+
+/// PHP's own messages of a start, such as `PHP Warning:  Module "redis" is already loaded in Unknown on line 0`: each once, the first few.
+fn complaints(said: &str) -> Vec<String> {
+    let mut all = Vec::new();
+    for line in said.lines() {
+        let Some((kind, text)) = line.strip_prefix("PHP ").and_then(|line| line.split_once(":  ")) else {
+            continue;
+        };
+        let text = text.strip_suffix(" in Unknown on line 0").unwrap_or(text);
+        let text = text.strip_prefix("PHP Startup: ").unwrap_or(text);
+        let complaint = format!("PHP {kind} as it starts: {text}");
+        if !all.contains(&complaint) && all.len() < MOST_COMPLAINTS {
+            all.push(complaint);
+        }
+    }
+    all
 }
 
 /// A line `tracking=NAME`, one `why=TEXT` unless it is the best, one `unsafe=TEXT` if there is such an extension, and, if PHP could
@@ -185,6 +208,7 @@ fn parse_probe(said: &str) -> Option<Probe> {
         ini_files: all("ini="),
         extensions: all("extension="),
         settings: all("setting="),
+        complaints: Vec::new(),
     })
 }
 
@@ -208,6 +232,23 @@ mod tests {
     }
 
     #[test]
+    fn what_php_says_as_it_starts_is_said_once() {
+        let twice = "PHP Warning:  PHP Startup: Unable to load 'x' in Unknown on line 0\n";
+        let said = format!(
+            "{twice}{twice}some library: hello\nPHP Deprecated:  Directive 'y' is deprecated in Unknown on line 0\n"
+        );
+        assert_eq!(
+            complaints(&said),
+            [
+                "PHP Warning as it starts: Unable to load 'x'",
+                "PHP Deprecated as it starts: Directive 'y' is deprecated"
+            ]
+        );
+        let many: String = (0..1000).map(|n| format!("PHP Warning:  {n}\n")).collect();
+        assert_eq!(complaints(&many).len(), MOST_COMPLAINTS);
+    }
+
+    #[test]
     fn tracking_has_a_name_and_a_reason() {
         let probe = |tracking: &str, why: &str, unfit: Option<&str>| {
             Some(Probe {
@@ -218,6 +259,7 @@ mod tests {
                 ini_files: Vec::new(),
                 extensions: Vec::new(),
                 settings: Vec::new(),
+                complaints: Vec::new(),
             })
         };
         assert_eq!(parse_probe("tracking=uffd\n"), probe("uffd", "", None));

@@ -38,8 +38,8 @@ const UNFINISHED: usize = 32;
 const READ: usize = 64 << 10;
 const SLOWED: Duration = Duration::from_millis(10);
 
-/// Words that PHP code has chosen as they may be shown in a terminal, of root perhaps: without control characters.
-pub(crate) fn shown(text: &str) -> String {
+/// Words that PHP code has chosen as they may be shown in a terminal, of root perhaps: without control characters but the ends of lines and tabs.
+pub fn shown(text: &str) -> String {
     let shown = |c: char| if c.is_control() && !matches!(c, '\n' | '\t') { '?' } else { c };
     text.chars().map(shown).collect()
 }

@@ -214,11 +214,30 @@ pub fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Vec<&'a 
 }
 
 /// What to do about a key that is not among `properties`: whoever has it in a wrong place has only to move it.
+/// Settings that pools of php-fpm and virtual hosts have most often.
+const OF_PHP_INI: [&str; 12] = [
+    "date_timezone",
+    "display_errors",
+    "error_log",
+    "error_reporting",
+    "max_execution_time",
+    "max_file_uploads",
+    "max_input_time",
+    "max_input_vars",
+    "memory_limit",
+    "open_basedir",
+    "post_max_size",
+    "upload_max_filesize",
+];
+
 fn remedy(name: &str, properties: &serde_json::Map<String, Value>) -> String {
     let elsewhere: Vec<&str> =
         places().iter().filter(|(key, _)| key == name).map(|(_, place)| place.as_str()).collect();
     if !elsewhere.is_empty() {
         return format!("it stands {}", elsewhere.join(" or "));
+    }
+    if OF_PHP_INI.contains(&name) {
+        return "settings of php.ini stand below [app.ini]".into();
     }
     let near = nearest(name, properties.keys().map(String::as_str));
     if !near.is_empty() {
@@ -469,6 +488,7 @@ mod tests {
                 "unknown key 'inii' in [[app]]; did you mean 'ini'?",
             ),
             ("[[app]]\n[app.INI]\nmemory_limit = '1M'", "unknown key 'INI' in [[app]]; did you mean 'ini'?"),
+            ("[[app]]\nmemory_limit = '1M'", "settings of php.ini stand below [app.ini]"),
             ("[[app]]\n[app.php]\nmemory_limit = '1M'", "settings of php.ini stand below [app.ini]"),
             ("[[app]]\n[app.php_ini]\nmemory_limit = '1M'", "settings of php.ini stand below [app.ini]"),
             ("[[app]]\n[app.ini]\nsession.save_path = '/x'", "write \"session.save_path\" = …"),

@@ -9,6 +9,7 @@ use crate::{
     framework::Recognised,
     logging, machine,
     plan::{App, FrontController, Plan},
+    terminal,
 };
 
 /// Writes to the log what is wrong with the applications' files, or with their number of workers.
@@ -94,10 +95,10 @@ pub(super) fn announce(plan: &Plan, apps: &[Arc<Generation>], control: Option<&P
             text += &format!("    {remark}\n");
         }
         if let Some(why) = status.boot_remark {
-            text += &format!("    look at this: {why}\n");
+            text += &format!("    look at this: {}\n", terminal::within_line(&why));
         }
         if let Some(why) = status.cold_boot {
-            text += &format!("    without warm-up requests: {why}\n");
+            text += &format!("    without warm-up requests: {}\n", terminal::within_line(&why));
         }
         let FrontController { script, why } = &app.front_controller;
         match &app.beside {
@@ -110,7 +111,7 @@ pub(super) fn announce(plan: &Plan, apps: &[Arc<Generation>], control: Option<&P
             text += &format!("    {scripts}\n");
         }
         if let Some(why) = status.unavailable {
-            text += &format!("    cannot serve yet: {why}\n");
+            text += &format!("    cannot serve yet: {}\n", terminal::within_line(&why));
         } else if status.state == Phase::Booting {
             text += "    boots still; requests wait for it\n";
         }
