@@ -6,14 +6,31 @@
  * It runs with `connections = "warm"` only, where the process is rewound by userfaultfd: elsewhere a connection would
  * not be kept, and requests open what they need by themselves. An exception leaves the worker as it is then, without
  * the connection: the log has it once, and the worker is replaced after ten seconds, since the server may be back, the
- * next one after twenty, and so on. A fatal error, a thread, or a SQLite connection in the middle of something ends it.
+ * next one after twenty, and so on. So it is with a server that takes connections and says nothing: after ten seconds
+ * the step's sockets are shut down, and whoever reads from one finds its end. A fatal error, a thread, or a SQLite
+ * connection in the middle of something ends it.
  */
 #include "host.h"
 
 #include "php_output.h"
 #include "zend_exceptions.h"
 
+#include "rewind/rewind.h"
+
+#include <errno.h>
+#include <signal.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/time.h>
+
+/* How long the step may wait for others, in seconds. */
+#define PATIENCE 10
+/* Numbers of descriptors that are looked at. */
+#define MOST 4096
+
 static zval callable;
+/* Descriptors that are older than the step. */
+static bool older[MOST];
 static bool runs;
 
 bool worker_start_runs(void)
@@ -34,6 +51,52 @@ PHP_FUNCTION(hayate_on_worker_start)
 	}
 	zval_ptr_dtor(&callable);
 	ZVAL_COPY(&callable, &call.function_name);
+}
+
+static bool note_older(int fd, void *to)
+{
+	if (fd < MOST) {
+		older[fd] = true;
+	}
+	return true;
+}
+
+/* A client that waits for a day (mysqlnd.net_read_timeout), or connects to nobody, learns that nothing comes. */
+static void shut_sockets_down(int signal)
+{
+	int error = errno;
+	for (int fd = 0; fd < MOST; fd++) {
+		struct stat st;
+		if (!older[fd] && fstat(fd, &st) == 0 && S_ISSOCK(st.st_mode)) {
+			shutdown(fd, SHUT_RDWR);
+		}
+	}
+	errno = error;
+}
+
+static struct sigaction before;
+
+/* Unless the boot has that timer, or its signal, for itself. */
+static bool watch(void)
+{
+	struct itimerval other = {0};
+	struct sigaction ours = {.sa_handler = shut_sockets_down, .sa_flags = SA_RESTART};
+	if (!zygote_each_fd(note_older, NULL) || getitimer(ITIMER_REAL, &other) != 0 || other.it_value.tv_sec != 0 ||
+	    other.it_value.tv_usec != 0 || sigaction(SIGALRM, NULL, &before) != 0 || before.sa_handler != SIG_DFL ||
+	    sigaction(SIGALRM, &ours, NULL) != 0) {
+		return false;
+	}
+	/* Again each second: who connects once more waits as long. */
+	struct itimerval value = {.it_interval = {.tv_sec = 1}, .it_value = {.tv_sec = PATIENCE}};
+	rewind_set_timer(ITIMER_REAL, &value);
+	return true;
+}
+
+static void watch_over(void)
+{
+	struct itimerval none = {0};
+	rewind_set_timer(ITIMER_REAL, &none);
+	sigaction(SIGALRM, &before, NULL);
 }
 
 /* Says whether a fatal error unwound it. */
@@ -81,7 +144,11 @@ void worker_start_run(void)
 	}
 	boot_note_encodings();
 	runs = true;
+	bool watched = watch();
 	const char *wrong = call() ? "a fatal error ended what hayate_on_worker_start() was given" : NULL;
+	if (watched) {
+		watch_over();
+	}
 	runs = false;
 	boot_keep_encodings();
 	shutdown_keep_of_step();

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import socket
 
 import pytest
 import requests
@@ -70,6 +71,30 @@ def test_what_would_spoil_each_request_is_said(directory, step, said) -> None:
     modes.write(directory, worker(step, "echo 'hi';"))
     with pytest.raises(ServerError, match=re.escape(said)), modes.hayate(directory, "on", "shared", args=WARM):
         pass
+
+
+HANGING = r"""
+try {
+    new PDO('mysql:host=127.0.0.1;port=%d', 'a', 'b', [PDO::ATTR_TIMEOUT => 3600, PDO::ATTR_ERRMODE => PDO::ERRMODE_EXCEPTION]);
+} finally {
+    $GLOBALS['tried'] = true;
+}
+"""
+
+
+@pytest.mark.parametrize("accepts", [True, False], ids=["silent", "full"])
+def test_a_server_that_says_nothing_is_waited_for_ten_seconds(directory, accepts) -> None:
+    """Pages that need no database got 503 for as long as it was so."""
+    with socket.socket() as silent, socket.socket() as first:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen(0 if not accepts else 100)
+        if not accepts:  # no more are taken, and the kernel answers nobody
+            first.connect(silent.getsockname())
+        modes.write(directory, worker(HANGING % silent.getsockname()[1], "echo json_encode($GLOBALS['tried'] ?? null);"))
+        with modes.hayate(directory, "on", "shared", args=(*WARM, "--boot-timeout", "40s")) as server:
+            assert set(modes.many(server, 20)) == {"true"}
+            assert server.logged("What hayate_on_worker_start() was given threw PDOException")
+            assert modes.application(server)["boot_error"] is None, modes.application(server)
 
 
 @pytest.mark.parametrize("rewind", ["on", "off"])

@@ -48,7 +48,7 @@ impl Supervisor {
         let limit = self.shared.spec.boot_timeout?;
         let reason = || {
             format!(
-                "its boot, with its warm-up requests, did not end within {limit:?}; find out what it waits for (this server itself answers for it only \
+                "its boot, with its warm-up requests and hayate_on_worker_start(), did not end within {limit:?}; find out what it waits for (this server itself answers for it only \
                  when it has booted), or raise boot_timeout"
             )
         };
