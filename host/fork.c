@@ -90,6 +90,7 @@ bool fork_end_request(uint32_t ticket)
 static bool fork_next(void)
 {
 	pid_t parent = getpid();
+	rewind_hear_children();
 	for (;;) {
 		if (worker_after_request() != HY_RETIRED_NOT) {
 			return false;
@@ -103,6 +104,7 @@ static bool fork_next(void)
 			if (getppid() != parent) {
 				_exit(FORKED_SERVED);
 			}
+			rewind_leave_children();
 			fork_begin();
 			return true;
 		}

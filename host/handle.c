@@ -324,6 +324,10 @@ PHP_FUNCTION(hayate_handle_request)
 	if (is_stray()) {
 		stray_end();
 	}
+	if (worker_start_runs()) {
+		zend_throw_error(NULL, "hayate_handle_request() must not be called by what hayate_on_worker_start() was given");
+		RETURN_THROWS();
+	}
 	if (in_handler) {
 		zend_throw_error(NULL, "hayate_handle_request() must not be called while it handles a request");
 		RETURN_THROWS();

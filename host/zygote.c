@@ -289,6 +289,7 @@ static void become_worker(uint32_t number, pid_t zygote, const sigset_t *signals
 		close(HY_FD_CONTROL);
 		close(HY_FD_CLASSES);
 	}
+	rewind_leave_children();
 	opcache_after_fork();
 	randomness_forked(); /* two workers must not draw the same numbers */
 }
@@ -386,6 +387,7 @@ void zygote_run(void)
 	sigemptyset(&child);
 	sigaddset(&child, SIGCHLD);
 	sigprocmask(SIG_BLOCK, &child, &before);
+	rewind_hear_children();
 	int signals = signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK);
 	if (signals < 0) {
 		zygote_failed("no descriptor left for the zygote's signals; raise the limit of open files");

@@ -236,6 +236,11 @@ extern bool *rewind_libc_asked_for;
 struct itimerval;
 void rewind_set_timer(int which, const struct itimerval *value);
 
+/* The kernel tells this process of children that end, whatever the boot has said about SIGCHLD: it may ignore it. */
+void rewind_hear_children(void);
+/* In a child of such a process: as the boot has said it. */
+void rewind_leave_children(void);
+
 /* Whether it is a file without a name and a file system (memfd_create(2)). Files on tmpfs are not, though they have
  * seals as well. */
 bool rewind_is_memfd(int fd);

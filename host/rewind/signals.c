@@ -101,3 +101,25 @@ void signals_send_again(void)
 	}
 	SYS4(SYS_rt_sigprocmask, SIG_SETMASK, &c->signal_mask, NULL, sizeof c->signal_mask);
 }
+
+/* What the kernel did with SIGCHLD; and whether it is told otherwise now. */
+static struct kernel_sigaction of_boot;
+static bool hears;
+
+void rewind_hear_children(void)
+{
+	struct kernel_sigaction by_itself = {.handler = (void *)SIG_DFL};
+	if (hears || SYS4(SYS_rt_sigaction, SIGCHLD, NULL, &of_boot, sizeof of_boot.mask) != 0) {
+		return;
+	}
+	bool untold = of_boot.handler == (void *)SIG_IGN || (of_boot.flags & SA_NOCLDWAIT) != 0;
+	hears = untold && SYS4(SYS_rt_sigaction, SIGCHLD, &by_itself, NULL, sizeof by_itself.mask) == 0;
+}
+
+void rewind_leave_children(void)
+{
+	if (hears) {
+		SYS4(SYS_rt_sigaction, SIGCHLD, &of_boot, NULL, sizeof of_boot.mask);
+		hears = false;
+	}
+}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import concurrent.futures
 import os
 import pathlib
+import re
 import shutil
 import signal
 import socket
@@ -17,7 +18,7 @@ import requests
 
 from lib import site
 from lib.process import PATIENCE, descendants, still_running, stop_process, temporary_directory, wait_until
-from lib.servers import GENERIC_WORKER, Hayate
+from lib.servers import GENERIC_WORKER, Hayate, free_port
 
 ROOT = os.geteuid() == 0
 
@@ -201,6 +202,40 @@ def test_php_gets_the_limit_of_open_files_that_the_server_was_started_with(hayat
         assert get(server, "/limit.php").text == "777"
         limits = pathlib.Path(f"/proc/{server.front}/limits").read_text()
         assert [line.split()[3] for line in limits.splitlines() if line.startswith("Max open files")] == ["4096"]
+
+
+def test_it_may_be_started_by_somebody_who_ignores_children(hayate_command, tmp_path) -> None:
+    """Which is inherited. It hung without a word."""
+
+    class Ignoring(Hayate):
+        def command(self):
+            return ["/bin/sh", "-c", 'trap "" CHLD; exec "$@"', "sh", *super().command()]
+
+    with Ignoring(site.make(tmp_path), workers=1) as server:
+        assert serves(server)
+        assert server.reload().returncode == 0 and serves(server)
+
+
+def test_metrics_of_sites_that_are_gone_go_as_well(hayate_command, tmp_path) -> None:
+    """Names may come from releases, and each deployment would leave some for good."""
+    root = site.make(tmp_path)
+    address = f"127.0.0.1:{free_port()}"
+    config = f'[[app]]\nname = "release-0"\nroot = "{root}"\nworkers = 1\n'
+    with Hayate(config=config, args=["--metrics", address]) as server:
+        for n in range(1, 4):
+            assert serves(server)
+            server._config.write_text(server._config.read_text().replace(f"release-{n - 1}", f"release-{n}"))
+            assert server.reload().returncode == 0
+        assert serves(server)
+
+        def metrics() -> str:
+            return requests.get(f"http://{address}/metrics", timeout=60).text
+
+        def told() -> set[str]:
+            return set(re.findall(r'app="(release-\d)"', metrics()))
+
+        assert wait_until(lambda: told() == {"release-3"}), told()
+        assert 'hayate_requests_total{app="release-3",status="200"} ' in metrics()
 
 
 @pytest.mark.skipif(not ROOT, reason="only root can keep a file from others")

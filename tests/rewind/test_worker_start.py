@@ -73,6 +73,25 @@ def test_what_would_spoil_each_request_is_said(directory, step, said) -> None:
         pass
 
 
+def test_it_handles_no_requests(directory) -> None:
+    step = "try { hayate_handle_request(fn () => 1); } catch (Error $e) { $GLOBALS['said'] = $e->getMessage(); }"
+    said = "hayate_handle_request() must not be called by what hayate_on_worker_start() was given"
+    assert answers(directory, worker(step, "echo $GLOBALS['said'] ?? 'nothing';")) == {said}
+
+
+@pytest.mark.parametrize("rewind", ["on", "fork", "off"])
+def test_a_boot_that_ignores_its_children_costs_no_worker(directory, rewind) -> None:
+    """Its processes do as it says; those that wait for workers do not."""
+    boot = 'FFI::cdef("void *signal(int, void *);")->signal(17, FFI::cast("void *", 1));'
+    handler = "$p = proc_open(['sh', '-c', 'exit 5'], [], $pipes); usleep(20000); echo proc_close($p); if (isset($_GET['die'])) posix_kill(getmypid(), 9);"
+    modes.write(directory, boot + f" while (hayate_handle_request(function () {{ {handler} }})) {{ }}")
+    with modes.hayate(directory, rewind, "shared", workers=2) as server:
+        for _ in range(3):
+            assert set(modes.many(server, 6)) == {"-1"}
+            requests.get(server.url + "/?die=1", timeout=60)
+        assert set(modes.many(server, 6)) == {"-1"}
+
+
 HANGING = r"""
 try {
     new PDO('mysql:host=127.0.0.1;port=%d', 'a', 'b', [PDO::ATTR_TIMEOUT => 3600, PDO::ATTR_ERRMODE => PDO::ERRMODE_EXCEPTION]);

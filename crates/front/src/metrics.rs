@@ -192,6 +192,25 @@ impl Metrics {
         Arc::clone(made)
     }
 
+    /// Takes out those of sites that are configured no more, once their last request is over: names may come from releases, and each reload
+    /// would leave some.
+    pub fn forget_gone(&self) {
+        self.sites.lock().retain(|name, site| {
+            let there = Arc::strong_count(site) > 1;
+            if !there {
+                let app = App { app: name.clone() };
+                for (status, _) in (0..).zip(&site.by_status).filter(|(_, counter)| counter.get().is_some()) {
+                    self.requests.remove(&AppStatus { app: name.clone(), status });
+                }
+                self.duration.remove(&app);
+                self.queue_wait.remove(&app);
+                self.in_flight.remove(&app);
+                self.sent.remove(&app);
+            }
+            there
+        });
+    }
+
     pub(crate) fn refused(&self) {
         self.refused.inc();
     }

@@ -63,6 +63,7 @@ use args::{Cli, Command};
 use plan::Strictness;
 
 fn main() -> ExitCode {
+    children_are_waited_for();
     let outcome = match Cli::parse().command {
         // The process that reads the configuration gets the arguments as they are.
         Command::Serve(_) => return master::run(std::env::args_os().skip(2).collect()),
@@ -88,6 +89,13 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Whoever starts this may ignore SIGCHLD, which is inherited: then the kernel waits for children by itself, and tells nobody.
+fn children_are_waited_for() {
+    use nix::sys::signal::{SigHandler, Signal, signal};
+    // SAFETY: no handler is installed, and none is replaced.
+    let _ = unsafe { signal(Signal::SIGCHLD, SigHandler::SigDfl) };
 }
 
 /// For commands that print and have nothing else to do: who reads it may have seen enough (`hayate check | head`). Then the process ends as

@@ -229,6 +229,7 @@ impl Metrics {
         for (thread, connections) in (0..).zip(connections) {
             self.thread_connections.get_or_create(&Thread { thread }).set(*connections as i64);
         }
+        self.front.forget_gone();
         self.workers.clear();
         self.restarts.clear();
         self.slow.clear();
