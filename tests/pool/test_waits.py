@@ -315,6 +315,8 @@ RULES = {
     "alias": ("", rule('alias = "files"'), "503"),
     "no more an alias for others": (rule('method = "PUT"\nalias = "files"'), "", "200 page of two, a=b"),
     "deny": ("", rule("deny = 403"), "403"),
+    "a smaller body": ("", rule("max_body = 5"), "413"),
+    "a smaller body for all": ("", "#5", "413"),
     "deny of the application": ("", 'deny = "/page.php"', "404"),
     "redirect": ("", rule('redirect = "/other.php"'), "302"),
     "password": ("", rule('basic_auth = { users = "staff" }'), "401"),
@@ -340,7 +342,9 @@ def test_the_rules_of_a_deployment_hold_for_bodies_that_come_during_it(tmp_path,
     config = tmp_path / "hayate.toml"
 
     def deploy(release: str, more: str) -> None:
-        config.write_text(f'[[app]]\nname = "shop"\nroot = "{tmp_path}/{release}"\nworkers = 1\nfront_controller = "index.php"\n{more}')
+        # A limit stands above the applications.
+        top = f"[limits]\nbody_size = {more[1:]}\n" if more.startswith("#") else ""
+        config.write_text(f'{top}[[app]]\nname = "shop"\nroot = "{tmp_path}/{release}"\nworkers = 1\nfront_controller = "index.php"\n{more}')
 
     deploy("one", before)
     with Hayate(config=config) as server, socket.create_connection(("127.0.0.1", server.port), timeout=60) as s:

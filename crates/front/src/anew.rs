@@ -31,12 +31,13 @@ pub(crate) struct Moved {
     pub(crate) site: Arc<Site>,
     pub(crate) script: Arc<Script>,
     ruled: Option<Ruled>,
+    max_body: u64,
 }
 
 impl Moved {
     /// The request as the rules have it now.
     pub(crate) fn client<'a>(&'a self, before: &Client<'a>) -> Client<'a> {
-        let asked = as_asked(before);
+        let asked = Client { max_body: self.max_body, ..as_asked(before) };
         self.ruled.as_ref().map_or(asked, |ruled| ruled.client(&asked))
     }
 }
@@ -61,10 +62,11 @@ pub(crate) async fn routed(
         )
     };
     let site = now.routes.pick(client.name, client.asked).ok_or_else(gone)?;
+    let max_body = now.settings.limits.body_size;
     match way::find(site, &as_asked(client), exchange, &mut Dresses::new()).await? {
         Way::Answer(reply) => Ok(Anew::Answer(reply)),
         Way::To(Destination { site, found: Found::Script(script), ruled }) => {
-            Ok(Anew::Script(Moved { site: Arc::clone(site), script, ruled }))
+            Ok(Anew::Script(Moved { site: Arc::clone(site), script, ruled, max_body }))
         }
         Way::To(_) => Err(gone()),
     }

@@ -145,6 +145,12 @@ pub(crate) async fn answer(
         let Backend::Ring { ring, queue_limit, queue_timeout, unavailable, .. } = site.runs(script) else {
             return Err(no_answer(503, "this site runs no scripts any more"));
         };
+        if moved.is_some()
+            && client.max_body != 0
+            && pump.as_ref().and_then(|pump| pump.len()).is_some_and(|n| n > client.max_body)
+        {
+            return Err(spoilt(BodyFailure::TooLarge));
+        }
         let hints = Hints { site, client, wanted };
         let mut slot = admit(exchange, ring, *queue_limit, *queue_timeout).await?;
         // Each time somebody has said what is to be served, so a few times are plenty.
