@@ -78,7 +78,7 @@ static void end_boot(void)
 	boot_compare_encodings();
 	lifecycle_module("mbstring", false);
 	sapi_deactivate();
-	lifecycle_leave_if_out_of_memory(); /* a buffer's callback, or the one for headers */
+	lifecycle_settle_outside(); /* a buffer's callback, or the one for headers */
 	SG(request_info).path_translated = NULL;
 	boot_keep_settings();
 	if (options.rewind != REWIND_OFF) {
@@ -200,7 +200,7 @@ static void end_warmup(void)
 	if (options.rewind != REWIND_OFF) {
 		shutdown_settle();
 	}
-	gc_collect_cycles(); /* what a cycle keeps open is not meant to stay */
+	lifecycle_collect_outside(); /* what a cycle keeps open is not meant to stay */
 	boot_forget_sessions();
 	decline_warmup();
 	in_the_way_noted();
@@ -209,7 +209,7 @@ static void end_warmup(void)
 /* As begin_work(), in a process of the comparison, which forks for each request. */
 static const char *begin_comparison(void)
 {
-	gc_collect_cycles();
+	lifecycle_collect_outside();
 	boot_make_settings_modified();
 	snapshot_prepare();
 	reached = true;
@@ -231,6 +231,7 @@ static bool begin_work(void)
 {
 	warmup_over();
 	clocks_forget_process();
+	lifecycle_settle_outside();
 	if (options.rewind != REWIND_OFF) {
 		boot_make_settings_modified();
 		patterns_compile();

@@ -157,6 +157,8 @@ bool lifecycle_in_request(void);
 /* exit() ended the request; an exception that nobody caught is reported as PHP does at the end of a script. */
 void lifecycle_settle_exception(void);
 void lifecycle_leave_if_out_of_memory(void);
+void lifecycle_settle_outside(void);  /* what code of the boot has thrown outside of a request */
+void lifecycle_collect_outside(void); /* cycles, whose destructors are such code */
 /* Extensions that are started and shut down with each request. */
 void lifecycle_module(const char *name, bool startup);
 void lifecycle_shut_modules_down(void);

@@ -485,6 +485,31 @@ void lifecycle_end(bool unwound)
 	request_end();
 }
 
+/*
+ * The boot's buffers, destructors of what it has thrown away and the like run code outside of any request. What that
+ * throws nobody catches, and a snapshot would have each request begin with it: none would ever run. It is reported, and
+ * over; memory that has run out ends the boot.
+ */
+void lifecycle_settle_outside(void)
+{
+	lifecycle_leave_if_out_of_memory();
+	if (EG(exception) != NULL && !zend_is_unwind_exit(EG(exception))) {
+		zval handler; /* which might throw once more */
+		ZVAL_COPY_VALUE(&handler, &EG(user_error_handler));
+		ZVAL_UNDEF(&EG(user_error_handler));
+		zend_exception_error(EG(exception), E_WARNING);
+		ZVAL_COPY_VALUE(&EG(user_error_handler), &handler);
+	}
+	zend_clear_exception();
+}
+
+void lifecycle_collect_outside(void)
+{
+	lifecycle_settle_outside();
+	gc_collect_cycles();
+	lifecycle_settle_outside();
+}
+
 /* exit() ended the request; an exception that nobody caught is reported as PHP does at the end of a script. */
 void lifecycle_settle_exception(void)
 {

@@ -22,6 +22,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <unistd.h>
 
 /* A new boot because opcache is full: at most a twentieth of the time is spent with it, and not more often than every
@@ -37,6 +38,18 @@ static bool wants_restart;
 static int lock_file = -1;
 static zif_handler reset_handler;
 static bool reset_called;
+/* One of the processes has said that the application is to boot anew: the others serve until it has. */
+static uint32_t *said;
+
+static bool is_said(void)
+{
+	return said != NULL && __atomic_load_n(said, __ATOMIC_RELAXED) != 0;
+}
+
+static bool say(void)
+{
+	return said == NULL || __atomic_exchange_n(said, 1u, __ATOMIC_RELAXED) == 0;
+}
 
 static ZEND_FUNCTION(noted_opcache_reset)
 {
@@ -46,7 +59,11 @@ static ZEND_FUNCTION(noted_opcache_reset)
 		RETURN_TRUE;
 	}
 	reset_handler(INTERNAL_FUNCTION_PARAM_PASSTHRU);
-	reset_called |= Z_TYPE_P(return_value) == IS_TRUE;
+	if (Z_TYPE_P(return_value) == IS_TRUE) {
+		say();
+		/* Each counts: code may have changed since the boot began that the one before has asked for. */
+		reset_called = true;
+	}
 }
 
 bool opcache_reset_called(void)
@@ -126,11 +143,12 @@ static bool restart_pending(void)
 bool opcache_wants_restart(void)
 {
 	uint64_t now = hy_now();
-	if (accel_clock == NULL || wants_restart || now - *asked_at < SECOND) {
+	if (accel_clock == NULL || wants_restart || is_said() || now - *asked_at < SECOND) {
 		return wants_restart;
 	}
 	*asked_at = now;
-	if (now - booted_at < MAX(RENEW_SECONDS * SECOND, (booted_at - started_at) * RENEW_SHARE) || !restart_pending()) {
+	if (now - booted_at < MAX(RENEW_SECONDS * SECOND, (booted_at - started_at) * RENEW_SHARE) || !restart_pending() ||
+	    !say()) {
 		return false;
 	}
 	log_format("OPcache is full and caches nothing more, so the application boots anew. To avoid it: raise "
@@ -153,6 +171,8 @@ void opcache_after_startup(void)
 		reset_handler = reset->internal_function.handler;
 		reset->internal_function.handler = ZEND_FN(noted_opcache_reset);
 	}
+	void *shared = mmap(NULL, sizeof *said, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+	said = shared == MAP_FAILED ? NULL : shared;
 	DIR *fds = opendir("/proc/self/fd");
 	if (fds == NULL) {
 		return;

@@ -294,7 +294,7 @@ static struct ranges unused;
 const char *snapshot_extend(void)
 {
 	randomness_drop_read_ahead();
-	gc_collect_cycles();
+	lifecycle_collect_outside();
 	cleanup_prepare();
 	note_more_objects();
 	destructors_note();
@@ -312,7 +312,7 @@ void snapshot_prepare(void)
 	/* Else each request that asks for the time of day maps the file of the time zone: a page fault, and for it a look
 	 * at all pages. */
 	get_timezone_info();
-	gc_collect_cycles();
+	lifecycle_collect_outside();
 	cleanup_prepare();
 	note_objects();
 	destructors_note();

@@ -11,26 +11,19 @@
  * connection in the middle of something ends it.
  */
 #include "host.h"
+#include "rewind/rewind.h"
+#include "stray.h"
 
 #include "php_output.h"
 #include "zend_exceptions.h"
 
-#include "rewind/rewind.h"
-
-#include <errno.h>
-#include <signal.h>
-#include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/time.h>
 
-/* How long the step may wait for others, in seconds. */
-#define PATIENCE 10
-/* Numbers of descriptors that are looked at. */
-#define MOST 4096
+/* How long the step waits for what somebody else is to say. A client may wait for a day (mysqlnd.net_read_timeout), and
+ * pages that need no database would wait as long. */
+#define PATIENCE_MS 10000
 
 static zval callable;
-/* Descriptors that are older than the step. */
-static bool older[MOST];
 static bool runs;
 
 bool worker_start_runs(void)
@@ -53,50 +46,27 @@ PHP_FUNCTION(hayate_on_worker_start)
 	ZVAL_COPY(&callable, &call.function_name);
 }
 
-static bool note_older(int fd, void *to)
+/* The worker goes on without what the step should have done. Said once; each in a row goes on for twice as long. */
+static void failed(const char *what, const char *said)
 {
-	if (fd < MOST) {
-		older[fd] = true;
+	if (warm_retry()) {
+		log_format("What hayate_on_worker_start() was given %s%s. The worker goes on without what it should have done, "
+		           "for ten seconds; then another one tries. Each that fails as well goes on for twice as long, up to "
+		           "ten minutes, and says nothing.",
+		           what, said);
 	}
-	return true;
 }
 
-/* A client that waits for a day (mysqlnd.net_read_timeout), or connects to nobody, learns that nothing comes. */
-static void shut_sockets_down(int signal)
+static void failed_by_exception(void)
 {
-	int error = errno;
-	for (int fd = 0; fd < MOST; fd++) {
-		struct stat st;
-		if (!older[fd] && fstat(fd, &st) == 0 && S_ISSOCK(st.st_mode)) {
-			shutdown(fd, SHUT_RDWR);
-		}
-	}
-	errno = error;
-}
-
-static struct sigaction before;
-
-/* Unless the boot has that timer, or its signal, for itself. */
-static bool watch(void)
-{
-	struct itimerval other = {0};
-	struct sigaction ours = {.sa_handler = shut_sockets_down, .sa_flags = SA_RESTART};
-	if (!zygote_each_fd(note_older, NULL) || getitimer(ITIMER_REAL, &other) != 0 || other.it_value.tv_sec != 0 ||
-	    other.it_value.tv_usec != 0 || sigaction(SIGALRM, NULL, &before) != 0 || before.sa_handler != SIG_DFL ||
-	    sigaction(SIGALRM, &ours, NULL) != 0) {
-		return false;
-	}
-	/* Again each second: who connects once more waits as long. */
-	struct itimerval value = {.it_interval = {.tv_sec = 1}, .it_value = {.tv_sec = PATIENCE}};
-	rewind_set_timer(ITIMER_REAL, &value);
-	return true;
-}
-
-static void watch_over(void)
-{
-	struct itimerval none = {0};
-	rewind_set_timer(ITIMER_REAL, &none);
-	sigaction(SIGALRM, &before, NULL);
+	zend_class_entry *base =
+	    instanceof_function(EG(exception)->ce, zend_ce_exception) ? zend_ce_exception : zend_ce_error;
+	zval room;
+	zend_string *said = zval_get_string(zend_read_property(base, EG(exception), ZEND_STRL("message"), true, &room));
+	char what[256];
+	snprintf(what, sizeof what, "threw %s: ", ZSTR_VAL(EG(exception)->ce->name));
+	failed(what, ZSTR_VAL(said));
+	zend_string_release(said);
 }
 
 /* Says whether a fatal error unwound it. */
@@ -110,24 +80,17 @@ static bool call(void)
 	{
 		call_user_function(NULL, NULL, &callable, &result, 0, NULL);
 		lifecycle_leave_if_out_of_memory();
-		if (EG(exception) == NULL || zend_is_unwind_exit(EG(exception))) {
-			zend_clear_exception();
-			warm_started();
-		} else if (!warm_retry()) {
-			zend_clear_exception();
-		} else {
-			zend_class_entry *base =
-			    instanceof_function(EG(exception)->ce, zend_ce_exception) ? zend_ce_exception : zend_ce_error;
-			zval room;
-			zend_string *said =
-			    zval_get_string(zend_read_property(base, EG(exception), ZEND_STRL("message"), true, &room));
-			log_format("What hayate_on_worker_start() was given threw %s: %s. The worker goes on without what it "
-			           "should have done, for ten seconds; then another one tries. Each that fails as well goes on for "
-			           "twice as long, up to ten minutes, and says nothing.",
-			           ZSTR_VAL(EG(exception)->ce->name), ZSTR_VAL(said));
-			zend_string_release(said);
-			zend_clear_exception();
+		if (is_stray()) {
+			stray_end();
 		}
+		if (EG(exception) != NULL && !zend_is_unwind_exit(EG(exception))) {
+			failed_by_exception();
+		} else if (rewind_lost_patience) {
+			failed("waited ten seconds for a server that said nothing", "");
+		} else {
+			warm_started();
+		}
+		zend_clear_exception();
 		zval_ptr_dtor(&result);
 		php_output_discard_all();
 		fatal = false;
@@ -144,12 +107,13 @@ void worker_start_run(void)
 	}
 	boot_note_encodings();
 	runs = true;
-	bool watched = watch();
+	rewind_patience_ms = PATIENCE_MS;
 	const char *wrong = call() ? "a fatal error ended what hayate_on_worker_start() was given" : NULL;
-	if (watched) {
-		watch_over();
-	}
+	rewind_patience_ms = 0;
 	runs = false;
+	/* Those of the boot ended with the fork. */
+	rewind_set_timer(ITIMER_REAL, &(struct itimerval){0});
+	rewind_set_timer(ITIMER_VIRTUAL, &(struct itimerval){0});
 	boot_keep_encodings();
 	shutdown_keep_of_step();
 	clocks_forget_process();

@@ -5,12 +5,14 @@
 #include "interpose.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/inotify.h>
 #include <sys/sendfile.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/timerfd.h>
 #include <sys/uio.h>
 #include <termios.h>
@@ -239,6 +241,45 @@ EXPORT ssize_t __read_chk(int fd, void *to, size_t len, size_t room)
 		__chk_fail();
 	}
 	return read(fd, to, len);
+}
+
+int rewind_patience_ms;
+bool rewind_lost_patience;
+
+static int wait_for(struct pollfd *fds, nfds_t count, int ms)
+{
+	struct timespec time = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000l};
+	return (int)syscall(SYS_ppoll, fds, count, ms < 0 ? NULL : &time, NULL, 0);
+}
+
+EXPORT int poll(struct pollfd *fds, nfds_t count, int ms)
+{
+	int patience = rewind_patience_ms;
+	if (patience == 0 || (ms >= 0 && ms <= patience)) {
+		return wait_for(fds, count, ms);
+	}
+	int n = wait_for(fds, count, patience);
+	if (n != 0) {
+		return n;
+	}
+	for (nfds_t i = 0; i < count; i++) {
+		struct stat st;
+		if (fds[i].fd >= 0 && SYS2(SYS_fstat, fds[i].fd, &st) == 0 && S_ISSOCK(st.st_mode)) {
+			shutdown(fds[i].fd, SHUT_RDWR);
+			rewind_lost_patience = true;
+		}
+	}
+	return wait_for(fds, count, ms < 0 ? ms : ms - patience);
+}
+
+/* What _FORTIFY_SOURCE makes of it. */
+int __poll_chk(struct pollfd *fds, nfds_t count, int ms, size_t room);
+EXPORT int __poll_chk(struct pollfd *fds, nfds_t count, int ms, size_t room)
+{
+	if (room / sizeof *fds < count) {
+		__chk_fail();
+	}
+	return poll(fds, count, ms);
 }
 
 EXPORT ssize_t readv(int fd, const struct iovec *parts, int count)

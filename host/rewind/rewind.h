@@ -236,6 +236,11 @@ extern bool *rewind_libc_asked_for;
 struct itimerval;
 void rewind_set_timer(int which, const struct itimerval *value);
 
+/* How long poll(2) waits for sockets before they are shut down, in ms; 0: as long as it is told to. Then whoever waits
+ * for one finds its end. And whether that has happened. */
+extern int rewind_patience_ms;
+extern bool rewind_lost_patience;
+
 /* The kernel tells this process of children that end, whatever the boot has said about SIGCHLD: it may ignore it. */
 void rewind_hear_children(void);
 /* In a child of such a process: as the boot has said it. */

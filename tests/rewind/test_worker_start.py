@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import socket
+import time
 
 import pytest
 import requests
@@ -92,28 +93,71 @@ def test_a_boot_that_ignores_its_children_costs_no_worker(directory, rewind) -> 
         assert set(modes.many(server, 6)) == {"-1"}
 
 
-HANGING = r"""
-try {
-    new PDO('mysql:host=127.0.0.1;port=%d', 'a', 'b', [PDO::ATTR_TIMEOUT => 3600, PDO::ATTR_ERRMODE => PDO::ERRMODE_EXCEPTION]);
-} finally {
-    $GLOBALS['tried'] = true;
+CONNECT = "new PDO('mysql:host=127.0.0.1;port=%d', 'a', 'b', [PDO::ATTR_TIMEOUT => 3600, PDO::ATTR_ERRMODE => PDO::ERRMODE_EXCEPTION]);"
+CAUGHT = "try {" + CONNECT + "} catch (PDOException) { }"
+
+
+@pytest.mark.parametrize(
+    ("accepts", "step", "said"),
+    [
+        (True, CONNECT, "threw PDOException"),
+        (False, CONNECT, "threw PDOException"),
+        (True, CAUGHT, "waited ten seconds for a server that said nothing"),
+    ],
+    ids=["silent", "full", "caught"],
+)
+def test_a_server_that_says_nothing_is_waited_for_ten_seconds(directory, accepts, step, said) -> None:
+    """Pages that need no database got 503 for as long as it was so."""
+    with socket.socket() as silent, socket.socket() as first:
+        silent.bind(("127.0.0.1", 0))
+        silent.listen(100 if accepts else 0)
+        if not accepts:  # no more are taken, and the kernel answers nobody
+            first.connect(silent.getsockname())
+        modes.write(directory, worker(step % silent.getsockname()[1], "echo 'true';"))
+        with modes.hayate(directory, "on", "shared", args=(*WARM, "--boot-timeout", "40s")) as server:
+            assert set(modes.many(server, 20)) == {"true"}
+            assert server.logged(f"What hayate_on_worker_start() was given {said}")
+            assert modes.application(server)["boot_error"] is None, modes.application(server)
+
+
+def test_it_may_take_its_time(directory) -> None:
+    """Nobody is waited for, so nothing is cut."""
+    assert answers(directory, worker("$GLOBALS['left'] = sleep(11);", "echo json_encode($GLOBALS['left']);")) == {"0"}
+
+
+FORKS = r"""
+$libc = FFI::cdef('int fork(void);');
+$GLOBALS['state'] = str_repeat(posix_getpid() . ' ', 1000);
+$child = $libc->fork();
+if ($child > 0) {
+    usleep(200000);
+    $GLOBALS['who'] = 'parent';
+} else {
+    $GLOBALS['who'] = 'child';
 }
 """
 
 
-@pytest.mark.parametrize("accepts", [True, False], ids=["silent", "full"])
-def test_a_server_that_says_nothing_is_waited_for_ten_seconds(directory, accepts) -> None:
-    """Pages that need no database got 503 for as long as it was so."""
-    with socket.socket() as silent, socket.socket() as first:
-        silent.bind(("127.0.0.1", 0))
-        silent.listen(0 if not accepts else 100)
-        if not accepts:  # no more are taken, and the kernel answers nobody
-            first.connect(silent.getsockname())
-        modes.write(directory, worker(HANGING % silent.getsockname()[1], "echo json_encode($GLOBALS['tried'] ?? null);"))
-        with modes.hayate(directory, "on", "shared", args=(*WARM, "--boot-timeout", "40s")) as server:
-            assert set(modes.many(server, 20)) == {"true"}
-            assert server.logged("What hayate_on_worker_start() was given threw PDOException")
-            assert modes.application(server)["boot_error"] is None, modes.application(server)
+@pytest.mark.parametrize("end", ["return;", "if ($child === 0) throw new Exception('of the child');"], ids=["returns", "throws"])
+def test_a_child_of_it_is_no_worker(directory, end) -> None:
+    """It protected its parent's pages, whose changes were lost with the first request."""
+    handler = "echo json_encode([$GLOBALS['who'], $GLOBALS['state'] === str_repeat(posix_getpid() . ' ', 1000)]); $GLOBALS['state'] = $GLOBALS['who'] = 'x';"
+    modes.write(directory, worker(FORKS + end, handler))
+    with modes.hayate(directory, "on", "shared", workers=4, args=WARM) as server:
+        assert set(modes.many(server, 40)) == {'["parent",true]'}
+        assert "of the child" not in server.log()
+
+
+def test_its_timers_end_with_it(directory) -> None:
+    step = """
+    $libc = FFI::cdef('struct itimerval { long every[2], first[2]; }; int setitimer(int, const struct itimerval *, void *);');
+    $value = $libc->new('struct itimerval');
+    $value->first[1] = 200000;
+    $libc->setitimer(0, FFI::addr($value), null);
+    $libc->setitimer(1, FFI::addr($value), null);
+    """
+    handler = "for ($end = hrtime(true) + 1_000_000_000; hrtime(true) < $end;); echo 'alive';"
+    assert answers(directory, worker(step, handler)) == {"alive"}
 
 
 @pytest.mark.parametrize("rewind", ["on", "off"])
@@ -126,6 +170,42 @@ def test_memory_that_runs_out_as_the_boot_ends_fails_the_boot(directory, of_answ
     )
     with pytest.raises(ServerError, match="did not boot.*Allowed memory size of"), modes.hayate(directory, rewind, "shared"):
         pass
+
+
+#: Code that runs after the boot, or a worker's step, and before there is a request: nobody catches what it throws.
+OUTSIDE = {
+    "destructor throws": "new Garbage(function () { throw new Exception('of nobody'); });",
+    "destructor exits": "new Garbage(function () { exit(1); });",
+    "a handler throws": "set_error_handler(function ($n, $text) { throw new ErrorException($text); }); new Garbage(function () { trigger_error('of nobody'); });",
+    "generator": "$f = (function () { try { yield $g = yield; } finally { throw new Exception('of nobody'); } })(); $f->current(); $f->send($f); unset($f);",
+    "buffer": "ob_start(function () { throw new Exception('of nobody'); }); echo 1;",
+    "headers": "header_register_callback(function () { throw new Exception('of nobody'); }); echo 1;",
+}
+GARBAGE = """
+class Garbage {
+    public $self;
+    function __construct(public Closure $end) { $this->self = $this; }
+    function __destruct() { ($this->end)(); }
+}
+"""
+
+
+@pytest.mark.parametrize("rewind", ["on", "fork", "off"])
+@pytest.mark.parametrize("what", OUTSIDE)
+def test_what_is_thrown_before_there_are_requests_ends_none(directory, what, rewind) -> None:
+    """Each began with it: no handler ran, and nothing was said."""
+    modes.write(directory, worker("", "echo 'hi';", GARBAGE + OUTSIDE[what]))
+    with modes.hayate(directory, rewind, "shared", args=WARM) as server:
+        assert set(modes.many(server, 20)) == {"hi"}
+        assert what == "destructor exits" or server.logged("of nobody")
+
+
+@pytest.mark.parametrize("what", [what for what in OUTSIDE if what not in ("buffer", "headers")])
+def test_what_is_thrown_after_a_step_ends_no_request(directory, what) -> None:
+    modes.write(directory, worker(OUTSIDE[what], "echo 'hi';", GARBAGE))
+    with modes.hayate(directory, "on", "shared", args=WARM) as server:
+        assert set(modes.many(server, 20)) == {"hi"}
+        assert what == "destructor exits" or server.logged("of nobody")
 
 
 @pytest.mark.parametrize("where", ["boot", "step"])
@@ -144,3 +224,15 @@ def test_an_application_that_resets_opcache_in_a_request_boots_anew(directory) -
         assert re.fullmatch(r"\d+", before) and modes.get(server) == before
         requests.get(server.url + "/?reset=1", timeout=60)
         assert wait_until(lambda: modes.get(server) != before)
+
+
+def test_one_reset_is_one_new_boot(directory) -> None:
+    """Whoever saw that OPcache was to restart took it for full, and left as well: so did what took its place."""
+    modes.write(directory, "$boot = hrtime(true); while (hayate_handle_request(function () use ($boot) { echo $boot; if (isset($_GET['reset'])) opcache_reset(); })) { }")
+    with modes.hayate(directory, "on", "shared", workers=4) as server:
+        (before,) = set(modes.many(server, 40))
+        time.sleep(6)  # no sooner does anybody look whether it is full
+        requests.get(server.url + "/?reset=1", timeout=60)
+        assert wait_until(lambda: modes.get(server) != before)
+        assert len(set(modes.many(server, 40))) == 1
+        assert "OPcache is full" not in server.log()
