@@ -35,7 +35,8 @@ static void activate_directory(const char *directory, size_t len)
 		zend_hash_init(fresh.settings, 8, NULL, settings_dtor, true);
 		entry = zend_hash_str_update_mem(&cache, directory, len, &fresh, sizeof fresh);
 	}
-	if (now >= entry->expires) {
+	/* Nor for longer where the clock was set back. */
+	if (now >= entry->expires || entry->expires > now + PG(user_ini_cache_ttl)) {
 		char path[MAXPATHLEN];
 		snprintf(path, sizeof path, "%.*s", (int)len, directory);
 		zend_hash_clean(entry->settings);

@@ -51,6 +51,10 @@ static void tell(const char *peer, const char *kind, const char *why)
  * row doubles it, up to ten minutes: what never succeeds is not to cost a worker again and again. */
 #define RETRY_NS 10000000000ull
 #define RETRY_MAX_NS 600000000000ull
+/* All may have failed at one time, and a try may wait for ten seconds: these do so one after the other, and the others
+ * serve. */
+#define APART_NS 10000000000ull
+#define IN_TURN 60
 
 /* 0: it did not fail. */
 static uint64_t retry_at;
@@ -61,7 +65,8 @@ bool warm_retry(void)
 	before = before > 6 ? 6 : before;
 	hy_ring_record()->failed_starts = before + 1;
 	uint64_t wait = RETRY_NS << before;
-	retry_at = hy_now() + (wait > RETRY_MAX_NS ? RETRY_MAX_NS : wait);
+	wait = wait > RETRY_MAX_NS ? RETRY_MAX_NS : wait;
+	retry_at = hy_now() + wait + hy_ring_worker() % IN_TURN * APART_NS;
 	return before == 0;
 }
 

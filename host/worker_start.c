@@ -79,10 +79,10 @@ static bool call(void)
 	zend_try
 	{
 		call_user_function(NULL, NULL, &callable, &result, 0, NULL);
-		lifecycle_leave_if_out_of_memory();
 		if (is_stray()) {
 			stray_end();
 		}
+		lifecycle_leave_if_out_of_memory();
 		if (EG(exception) != NULL && !zend_is_unwind_exit(EG(exception))) {
 			failed_by_exception();
 		} else if (rewind_lost_patience) {

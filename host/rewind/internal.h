@@ -222,6 +222,7 @@ struct control {
 
 	/* signals, timers, threads, children, libraries */
 	uint64_t signal_mask;
+	uint64_t not_pending; /* of these, which the boot has left none of */
 	struct kernel_sigaction actions[MAX_SIGNALS + 1];
 	uint64_t actions_changed; /* bit n - 1: signal n */
 	bool mask_changed;        /* or may have been */

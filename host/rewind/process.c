@@ -35,6 +35,9 @@ const char *process_note(void)
 		return wrong;
 	}
 	SYS4(SYS_rt_sigprocmask, SIG_BLOCK, NULL, &c->signal_mask, sizeof c->signal_mask);
+	uint64_t pending = 0;
+	SYS2(SYS_rt_sigpending, &pending, sizeof pending);
+	c->not_pending = c->signal_mask & ~pending;
 	for (int i = 1; i <= MAX_SIGNALS; i++) {
 		SYS4(SYS_rt_sigaction, i, NULL, &c->actions[i], sizeof c->signal_mask);
 	}
@@ -111,6 +114,9 @@ bool process_lost_library(void)
 	return counts[1] - c->libraries_removed > counts[0] - c->libraries_added;
 }
 
+/* Of each signal the kernel keeps one, and of real-time signals as many as it may (RLIMIT_SIGPENDING). */
+#define MOST_PENDING 100000
+
 /* During the rollback. */
 void process_restore(void)
 {
@@ -145,6 +151,13 @@ void process_restore(void)
 	if (c->signal_stack_changed) {
 		c->signal_stack_changed = false;
 		SYS2(SYS_sigaltstack, &c->signal_stack, NULL);
+	}
+	/* What the boot blocks would wait for the next one. A bound, since somebody may send more all the while. */
+	for (int i = 0; c->not_pending != 0 && i < MOST_PENDING; i++) {
+		const struct timespec now = {0};
+		if (SYS4(SYS_rt_sigtimedwait, &c->not_pending, NULL, &now, sizeof c->not_pending) < 0) {
+			break;
+		}
 	}
 	while (c->timers_set != 0) {
 		int timer = __builtin_ctz(c->timers_set);

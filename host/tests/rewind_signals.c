@@ -12,6 +12,7 @@
  *   leaves  the boot's handler is left by longjmp(3), which leaves its signal blocked
  *   arrive  each signal is answered by the boot's handler before the next one is sent: none is lost, nor who has sent
  *           it, nor its value
+ *   blocked the boot blocks two signals, and each piece of work leaves some of them pending
  *   stack   the boot's handler runs on an alternate stack, and each piece of work gives it another one, in memory of
  *           its own
  *
@@ -205,15 +206,25 @@ static void do_nothing(long done)
 	*worked(0) = 1;
 }
 
+static void leave_pending(long done)
+{
+	sigset_t pending;
+	sigpending(&pending);
+	if (sigismember(&pending, SIGRTMIN + 3) || sigismember(&pending, SIGWINCH)) {
+		fail("a signal that was blocked waited for the next piece of work");
+	}
+	for (long i = 0; i < done % 4; i++) {
+		raise(SIGRTMIN + 3);
+	}
+	raise(SIGWINCH);
+}
+
 static const struct {
 	const char *name;
 	void (*work)(long done);
 	void (*handler)(int);
-} programs[] = {{"storm", storm, NULL},
-                {"mask", change_something, NULL},
-                {"leaves", be_left, leave},
-                {"arrive", do_nothing, NULL},
-                {"stack", change_stack, NULL}};
+} programs[] = {{"storm", storm, NULL},       {"mask", change_something, NULL}, {"leaves", be_left, leave},
+                {"arrive", do_nothing, NULL}, {"blocked", leave_pending, NULL}, {"stack", change_stack, NULL}};
 #define PROGRAMS (sizeof programs / sizeof programs[0])
 
 /* With `each` one after the other. */
@@ -267,6 +278,13 @@ static void run(size_t program, enum rewind_tracking tracking)
 	}
 	action.sa_flags |= programs[program].work == change_stack ? SA_ONSTACK : 0;
 	sigaction(SIGUSR1, &action, NULL);
+	if (programs[program].work == leave_pending) {
+		sigset_t blocked;
+		sigemptyset(&blocked);
+		sigaddset(&blocked, SIGRTMIN + 3);
+		sigaddset(&blocked, SIGWINCH);
+		sigprocmask(SIG_BLOCK, &blocked, NULL);
+	}
 	signal(SIGUSR2, count);
 	is_over();
 	if (pipe(answers) != 0) {
