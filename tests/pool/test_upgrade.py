@@ -251,6 +251,8 @@ def test_who_was_accepted_while_the_front_was_full_is_answered(hayate_command, t
 
     with TlsHayate(config, ports) as server, concurrent.futures.ThreadPoolExecutor(3) as pool:
         asked = []
+        # Whoever asked whether it serves may be there still, and a listener that finds all places taken accepts nobody.
+        assert wait_until(lambda: server.status()["connections"] == 0)
         # One place is left after the first, none after the second; they are not over when the front that was replaced takes nothing more.
         for port, ms in ((ports["port"], 14_000), (ports["port"], 14_000), (ports["other"], 0)):
             asked.append(pool.submit(ask, port, ms))
