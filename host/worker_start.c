@@ -6,9 +6,8 @@
  * It runs with `connections = "warm"` only, where the process is rewound by userfaultfd: elsewhere a connection would
  * not be kept, and requests open what they need by themselves. An exception leaves the worker as it is then, without
  * the connection: the log has it once, and the worker is replaced after ten seconds, since the server may be back, the
- * next one after twenty, and so on. So it is with a server that takes connections and says nothing: after ten seconds
- * the step's sockets are shut down, and whoever reads from one finds its end. A fatal error, a thread, or a SQLite
- * connection in the middle of something ends it.
+ * next one after twenty, and so on. So it is with a server that says nothing: a client that has waited for ten seconds
+ * finds the end of its connection. A fatal error, a thread, or a SQLite connection in the middle of something ends it.
  */
 #include "host.h"
 #include "rewind/rewind.h"
@@ -109,6 +108,9 @@ void worker_start_run(void)
 	runs = true;
 	rewind_patience_ms = PATIENCE_MS;
 	const char *wrong = call() ? "a fatal error ended what hayate_on_worker_start() was given" : NULL;
+	if (is_stray()) {
+		stray_end(); /* a child of the step's in which a fatal error has ended it speaks for no worker */
+	}
 	rewind_patience_ms = 0;
 	runs = false;
 	/* Those of the boot ended with the fork. */
