@@ -412,6 +412,9 @@ static void call(const char *function, zval *result, zval *argument)
 /* Whether the function was called to set it, be it to what it was: then it does not follow the setting any more. */
 static bool is_set(const char *function, const char *setting, zval *value)
 {
+	if (setting == NULL) {
+		return false;
+	}
 	zend_string *name = zend_string_init(setting, strlen(setting), false);
 	const zend_ini_entry *entry = zend_hash_find_ptr(EG(ini_directives), name);
 	bool set = false;
@@ -430,12 +433,11 @@ static bool is_set(const char *function, const char *setting, zval *value)
 	return set;
 }
 
-static void note_encodings(void)
+static void keep_encodings_of_boot(void)
 {
 	for (size_t i = 0; i < ENCODINGS; i++) {
 		call(encodings[i].function, &encodings[i].value, NULL);
-		encodings[i].is_set =
-		    encodings[i].setting != NULL && is_set(encodings[i].function, encodings[i].setting, &encodings[i].value);
+		encodings[i].is_set = is_set(encodings[i].function, encodings[i].setting, &encodings[i].value);
 	}
 }
 
@@ -463,22 +465,21 @@ void boot_restore_encodings(void)
 	}
 }
 
-/* What they are before and after a step that belongs to no request. */
 static zval before_step[ENCODINGS];
 
-void boot_note_encodings(void)
+void boot_encodings_before_step(void)
 {
 	for (size_t i = 0; i < ENCODINGS; i++) {
 		call(encodings[i].function, &before_step[i], NULL);
 	}
 }
 
-void boot_keep_encodings(void)
+void boot_keep_encodings_of_step(void)
 {
 	for (size_t i = 0; i < ENCODINGS; i++) {
 		zval now;
 		call(encodings[i].function, &now, NULL);
-		if (zend_is_identical(&now, &before_step[i])) {
+		if (zend_is_identical(&now, &before_step[i]) && !is_set(encodings[i].function, encodings[i].setting, &now)) {
 			zval_ptr_dtor(&now);
 		} else {
 			zval_ptr_dtor(&encodings[i].value);
@@ -493,6 +494,6 @@ void boot_keep(void)
 	if (session_globals() != NULL) {
 		keep_session_handlers(session_globals());
 	}
-	note_encodings();
+	keep_encodings_of_boot();
 	shutdown_keep_of_boot();
 }

@@ -209,10 +209,10 @@ void boot_forget_sessions(void);                      /* what nobody else holds 
 void boot_make_settings_modified(void);               /* when all that was made to look as in php.ini is over */
 void boot_restore_session_handlers(void);             /* after each request shutdown of session */
 void boot_seed_sessions(uint64_t high, uint64_t low); /* what they draw from to collect old ones */
-void boot_compare_encodings(void); /* between request startup and shutdown of mbstring: what has to be restored */
-void boot_note_encodings(void);    /* before a step that belongs to no request */
-void boot_keep_encodings(void);    /* after it: what it has set, requests begin with */
-void boot_restore_encodings(void); /* after each request startup of mbstring */
+void boot_compare_encodings(void);      /* between request startup and shutdown of mbstring: what has to be restored */
+void boot_encodings_before_step(void);  /* before a step that belongs to no request */
+void boot_keep_encodings_of_step(void); /* after it: what it has set, requests begin with */
+void boot_restore_encodings(void);      /* after each request startup of mbstring */
 
 /* shutdown.c */
 void shutdown_keep_of_boot(void);     /* at the boot's end */

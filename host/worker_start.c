@@ -104,7 +104,7 @@ void worker_start_run(void)
 	if (Z_TYPE(callable) == IS_UNDEF || !options.warm_connections || options.rewind != REWIND_UFFD) {
 		return;
 	}
-	boot_note_encodings();
+	boot_encodings_before_step();
 	runs = true;
 	rewind_patience_ms = PATIENCE_MS;
 	const char *wrong = call() ? "a fatal error ended what hayate_on_worker_start() was given" : NULL;
@@ -116,7 +116,7 @@ void worker_start_run(void)
 	/* Those of the boot ended with the fork. */
 	rewind_set_timer(ITIMER_REAL, &(struct itimerval){0});
 	rewind_set_timer(ITIMER_VIRTUAL, &(struct itimerval){0});
-	boot_keep_encodings();
+	boot_keep_encodings_of_step();
 	shutdown_keep_of_step();
 	clocks_forget_process();
 	boot_look_at_session();

@@ -38,6 +38,9 @@ def test_its_encodings_hold(directory) -> None:
     handler = "echo mb_internal_encoding(), mb_substitute_character(), json_encode(mb_detect_order()); mb_internal_encoding('UTF-8');"
     boot = "mb_internal_encoding('SJIS'); mb_substitute_character(0x21);"
     assert answers(directory, worker(step, handler, boot)) == {'EUC-JP33["ASCII","SJIS"]'}
+    follows = "ini_set('internal_encoding', 'ISO-8859-1'); echo mb_internal_encoding();"
+    assert answers(directory, worker("mb_internal_encoding('UTF-8');", follows)) == {"UTF-8"}
+    assert answers(directory, worker("", follows)) == {"ISO-8859-1"}
 
 
 def test_its_shutdown_functions_run_with_each_request(directory) -> None:
