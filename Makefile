@@ -152,8 +152,8 @@ fuzz: ## Feed every parser with broken input, and the ring with a worker gone ma
 	FUZZ_SECONDS=$(FUZZ_SECONDS) $(MAKE) -C host/tests fuzz
 
 # Wants cargo-fuzz and a nightly compiler; what it finds is in fuzz/artifacts, what it has learnt in fuzz/corpus.
-fuzz-coverage: ## Follow the coverage of the parsers of HTTP, rules, files that scripts send, workers' answers and the load generator, FUZZ_SECONDS for each
-	for target in http_head http_body response_head load_answer sent_files rules accept_encoding; do \
+fuzz-coverage: ## Follow the coverage of the parsers of HTTP, PROXY, rules, files that scripts send, workers' answers and the load generator, FUZZ_SECONDS for each
+	for target in $(notdir $(basename $(wildcard fuzz/fuzz_targets/*.rs))); do \
 		cargo +nightly fuzz run $$target -- -max_total_time=$(FUZZ_SECONDS) -max_len=4096 || exit 1; done
 
 deny: ## Licences, sources and known faults of the crates (cargo-deny; the known faults only where RustSec's data base can be fetched)

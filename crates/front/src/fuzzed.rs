@@ -9,15 +9,18 @@ use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
 use crate::{
-    Disk, Limits,
+    Disk, Limits, TrustedHeaders,
     answer_files::AnswerFiles,
     compress,
     descriptors::{Descriptors, Files, Own},
     disk::Place,
+    forwarded,
     gather::Gather,
+    host::Host,
     request_body::Keep,
     route, rules,
     site::{Backend, FileRules, Lately, Site},
+    target::Target,
     temp::{Owner, TempSpace},
     translate,
 };
@@ -194,5 +197,37 @@ pub fn accepted(input: &[u8]) {
     let head = [b"GET / HTTP/1.1\r\nHost: a\r\nAccept-Encoding: ", &value[..], b"\r\n\r\n"].concat();
     if let Some(head) = parse(&head) {
         compress::fuzzed::check(&head);
+    }
+}
+
+/// A path has no dots and no NUL left, and is no longer than it came; a target is no longer than its parts, and its host is one.
+pub fn target(input: &[u8]) {
+    if let Some(path) = route::normalise(input) {
+        assert_eq!(path.first(), Some(&b'/'));
+        assert!(!path.contains(&0) && path.len() <= input.len());
+        assert!(path.split(|b| *b == b'/').all(|segment| segment != b".." && segment != b"."));
+    }
+    if let Ok(target) = Target::parse(input) {
+        assert!(target.path.len() + target.query.map_or(0, <[u8]>::len) <= input.len().max(1));
+        assert!(target.authority.is_none_or(|host| Host::parse(host).is_some()));
+    }
+}
+
+/// Hosts, and what proxies say of a client: no line ends them. The first two bytes say which field each line is.
+pub fn forwarded(input: &[u8]) {
+    const NAMES: [&str; 5] =
+        ["x-forwarded-for", "forwarded", "x-forwarded-proto", "x-forwarded-host", "x-forwarded-port"];
+    let [one, two, rest @ ..] = input else { return };
+    let _ = Host::parse(rest);
+    let mut random = Random::new(u64::from(u16::from_be_bytes([*one, *two])));
+    let mut head = b"GET / HTTP/1.0\r\n".to_vec();
+    for part in rest.split(|b| matches!(b, b'\n' | b'\r')) {
+        head.extend([random.pick(&NAMES).as_bytes(), b":", part, b"\r\n"].concat());
+    }
+    head.extend(b"\r\n");
+    if let Some(head) = parse(&head) {
+        let trusted = ["10.0.0.0/8".parse().unwrap()];
+        let all = TrustedHeaders { x_forwarded_host: true, forwarded: true, ..TrustedHeaders::default() };
+        let _ = forwarded::read(&head, &trusted, all);
     }
 }

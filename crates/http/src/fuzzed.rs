@@ -4,6 +4,7 @@ use crate::{
     Limits,
     buffer::{Buffer, Decoder},
     h1::parse::{Framing, Outline, Parser},
+    h3::fuzzed as h3,
 };
 
 fn limits() -> Limits {
@@ -75,5 +76,21 @@ pub fn body(input: &[u8]) {
     if let Ok((body, rest, over)) = &whole {
         assert!(body.len() + rest.len() <= input.len());
         assert!(*over || rest.len() <= 1024);
+    }
+}
+
+/// See [`crate::proxy_protocol`].
+pub fn proxy_header(input: &[u8]) {
+    crate::proxy_protocol::fuzzed(input);
+}
+
+/// A request of HTTP/3, a control stream and a field section: the first byte says which, and how it is cut into pieces.
+pub fn http3(input: &[u8]) {
+    let [how, rest @ ..] = input else { return };
+    let piece = usize::from(how / 3 % 16) + 1;
+    match how % 3 {
+        0 => h3::request(rest, piece),
+        1 => h3::control(rest, piece),
+        _ => h3::fields(rest),
     }
 }

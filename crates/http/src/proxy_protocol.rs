@@ -190,6 +190,37 @@ fn ends_of(source: IpAddr, destination: IpAddr, &[a, b, c, d]: &[u8; 4]) -> Head
     })
 }
 
+/// Byte by byte as at one time: the same header, which takes the same bytes.
+#[cfg(any(test, feature = "fuzzed"))]
+#[allow(clippy::panic, clippy::unwrap_used)]
+pub(crate) fn fuzzed(input: &[u8]) {
+    let outcome = |step: usize| {
+        let mut end = 0;
+        loop {
+            match parse(input.get(..end).unwrap()) {
+                Err(_) => return None,
+                Ok(Progress::Whole(header)) => return Some((header, end)),
+                Ok(Progress::Wants(n)) => {
+                    assert!(n > 0 && n <= LONGEST_2);
+                    end += n.min(step);
+                }
+                Ok(Progress::WantsLine) => {
+                    let rest = input.get(end..).unwrap_or_default();
+                    let line = rest.iter().position(|b| *b == b'\n').map_or(rest.len(), |at| at + 1);
+                    end += line.clamp(1, step.max(1)).min(LONGEST_1);
+                }
+            }
+            if end > input.len() {
+                return None;
+            }
+        }
+    };
+    let (slow, fast) = (outcome(1), outcome(usize::MAX));
+    if let (Some(one), Some(other)) = (slow, fast) {
+        assert_eq!(one, other);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use tokio::{io::AsyncReadExt, io::AsyncWriteExt, net::UnixStream};
@@ -308,33 +339,6 @@ mod tests {
             [b"PROXY TCP4 192.0.2.1 198.51.100.7 12345 443\r\nGET", b"PROXY UNKNOWN\r\n", &v2, &v6];
         let pieces: [&[u8]; 10] =
             [b" ", b"\r\n", b"\n", b"TCP6", b"::", b".", b"0", b"65536", b"\x21", b"\xff\xff"];
-        hayate_fuzz::run("PROXY headers", &seeds, &pieces, |_, input| {
-            // Byte by byte as at one time: the same header, which takes the same bytes.
-            let outcome = |step: usize| {
-                let mut end = 0;
-                loop {
-                    match parse(input.get(..end).unwrap()) {
-                        Err(_) => return None,
-                        Ok(Progress::Whole(header)) => return Some((header, end)),
-                        Ok(Progress::Wants(n)) => {
-                            assert!(n > 0 && n <= LONGEST_2);
-                            end += n.min(step);
-                        }
-                        Ok(Progress::WantsLine) => {
-                            let rest = input.get(end..).unwrap_or_default();
-                            let line = rest.iter().position(|b| *b == b'\n').map_or(rest.len(), |at| at + 1);
-                            end += line.clamp(1, step.max(1)).min(LONGEST_1);
-                        }
-                    }
-                    if end > input.len() {
-                        return None;
-                    }
-                }
-            };
-            let (slow, fast) = (outcome(1), outcome(usize::MAX));
-            if let (Some(one), Some(other)) = (slow, fast) {
-                assert_eq!(one, other);
-            }
-        });
+        hayate_fuzz::run("PROXY headers", &seeds, &pieces, |_, input| fuzzed(input));
     }
 }

@@ -12,6 +12,9 @@ mod code;
 mod control;
 mod endpoint;
 mod frames;
+#[cfg(any(test, feature = "fuzzed"))]
+#[allow(clippy::panic)]
+pub(crate) mod fuzzed;
 mod pulse;
 mod qpack;
 mod request;

@@ -1,0 +1,4 @@
+//! Paths and targets of requests. The promises are in the crate's own `fuzzed.rs`.
+#![no_main]
+
+libfuzzer_sys::fuzz_target!(|input: &[u8]| hayate_front::fuzzed::target(input));
