@@ -215,7 +215,7 @@ def test_a_version_that_is_missing_is_named_with_its_remedy(site: pathlib.Path, 
 def test_an_application_loads_several_extensions_and_check_names_those_that_are_missing(site: pathlib.Path) -> None:
     """What the ini files load is left out: the configuration says it all."""
     (site / "public/index.php").write_text("<?php echo json_encode([extension_loaded('ctype'), extension_loaded('shmop')]);")
-    (site / "composer.json").write_text('{"require": {"ext-ctype": "*", "ext-sysvmsg": "*"}}')
+    (site / "composer.json").write_text('{"require": {"php": ">=99", "ext-ctype": "*", "ext-sysvmsg": "*"}}')
     (site / "empty").mkdir()
     config = f"""
         [[app]]
@@ -233,6 +233,7 @@ def test_an_application_loads_several_extensions_and_check_names_those_that_are_
     assert len(warnings) == 2, said.stdout
     assert "extension = nonesuch" in warnings[0] and f"apt install php{PHP_VERSION}-nonesuch" in warnings[0]
     assert "composer.json requires ext-sysvmsg" in warnings[1]
+    assert "composer.json requires PHP >=99, and this is " in said.stdout
 
 
 def test_an_application_inherits_the_variables_that_are_named(site: pathlib.Path) -> None:

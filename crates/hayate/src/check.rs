@@ -10,6 +10,7 @@ use crate::{
     config::nearest,
     extensions, machine,
     php::{Hosts, Probe},
+    php_required,
     plan::{App, PHP_AS_ROOT, Plan},
     reach::{self, Obstacle},
     secrets,
@@ -194,7 +195,8 @@ fn describe_php(built: &str, app: &App, probe: &Probe) {
     let unknown = unknown_settings(&app.spec.ini, &probe.settings);
     let complaints = probe.complaints.iter().map(|said| hayate_pool::shown(said));
     let released = releases::warnings(php, SystemTime::now()).into_iter();
-    for warning in released.chain(complaints).chain(missing).chain(unknown) {
+    let other = php_required::unmet(&app.spec.cwd, php).into_iter();
+    for warning in released.chain(other).chain(complaints).chain(missing).chain(unknown) {
         say!("  warning     {warning}");
     }
     let mut lines = by_directory(&probe.ini_files);

@@ -41,6 +41,7 @@ mod metrics;
 mod of_application;
 mod peer;
 mod php;
+mod php_required;
 mod plan;
 mod privileges;
 mod reach;
