@@ -50,12 +50,12 @@ static const char *keep_only_our_descriptors(void)
  * starts, has no use for it: a script could take such a port after a restart. Who was root has become the application's
  * user before this program began, and lost them with that; where PHP is to run as root, it is left what makes it root.
  */
-static void drop_capabilities(void)
+static const char *drop_capabilities(void)
 {
 	struct __user_cap_header_struct header = {.version = _LINUX_CAPABILITY_VERSION_3};
 	struct __user_cap_data_struct sets[_LINUX_CAPABILITY_U32S_3];
 	if (syscall(SYS_capget, &header, sets) != 0) {
-		zygote_failed("the process cannot read its capabilities");
+		return "the process cannot read its capabilities";
 	}
 	for (int i = 0; i < _LINUX_CAPABILITY_U32S_3; i++) {
 		sets[i].inheritable = 0; /* with it the ambient set, which is never larger */
@@ -63,9 +63,7 @@ static void drop_capabilities(void)
 			sets[i].effective = sets[i].permitted = 0;
 		}
 	}
-	if (syscall(SYS_capset, &header, sets) != 0) {
-		zygote_failed("the process cannot drop its capabilities");
-	}
+	return syscall(SYS_capset, &header, sets) == 0 ? NULL : "the process cannot drop its capabilities";
 }
 
 /* A function that a request calls first would be looked up anew by every request: all are looked up at the start. */
@@ -114,6 +112,34 @@ static void lend_ini_environment(bool lend)
 	}
 }
 
+/* What this process is before any code of PHP's or of an extension's runs in it. NULL, or why it cannot be that. */
+static const char *settle(void)
+{
+	/* A terminal's Ctrl-C is for the master, whose front drains; it must not reach PHP. */
+	setsid();
+	const char *wrong = drop_capabilities();
+	if (wrong != NULL) {
+		return wrong;
+	}
+	if (options.no_new_privileges) {
+		prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+	}
+	/* After any change of credentials, which may clear it: the master's death must not leave orphans. */
+	prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
+	signal(SIGPIPE, SIG_IGN);
+	/* Meant for the front (logs, reload) and sent to the whole group by some service managers. */
+	signal(SIGUSR1, SIG_IGN);
+	signal(SIGHUP, SIG_IGN);
+	set_environment();
+	if (options.cwd != NULL && chdir(options.cwd) != 0) {
+		static char why[PATH_MAX + 128];
+		snprintf(why, sizeof why, "%s cannot be entered by user %ld of PHP: %s; check that it exists, and its rights",
+		         options.cwd, (long)geteuid(), strerror(errno));
+		return why;
+	}
+	return NULL;
+}
+
 static bool start_php(char **argv)
 {
 	zend_signal_startup();
@@ -138,42 +164,75 @@ static bool start_php(char **argv)
 /* As ext/standard/info.c: no header has them. */
 PHPAPI extern char *php_ini_opened_path, *php_ini_scanned_files;
 
-static void print_ini_files(void)
+/* A line, whatever a file or an extension is called. */
+static void tell(const char *key, const char *text, size_t len)
+{
+	printf("%s=", key);
+	for (size_t i = 0; i < len; i++) {
+		putchar(iscntrl((unsigned char)text[i]) ? '?' : text[i]);
+	}
+	putchar('\n');
+}
+
+static void tell_ini_files(void)
 {
 	if (php_ini_opened_path != NULL) {
-		printf("ini=%s\n", php_ini_opened_path);
+		tell("ini", php_ini_opened_path, strlen(php_ini_opened_path));
 	}
 	/* One in a line, with a comma behind it where another follows. */
 	for (char *at = php_ini_scanned_files; at != NULL && *at != '\0';) {
 		size_t len = strcspn(at, "\n");
-		size_t end = len > 0 && at[len - 1] == ',' ? len - 1 : len;
-		printf("ini=%.*s\n", (int)end, at);
+		tell("ini", at, len > 0 && at[len - 1] == ',' ? len - 1 : len);
 		at += len + (at[len] == '\n');
 	}
 }
 
-/* For `hayate check`: a line KEY=TEXT for each thing to know. PHP is started only to see what it is made of. */
+/* Whatever the ini files say: what is wrong with them and with extensions is told, on standard error. */
+static const char tells_all[] = "log_errors=1\nerror_log=\nerror_reporting=32767\ndisplay_errors=0\n"
+                                "display_startup_errors=0\nhtml_errors=0\n";
+
+/* For `hayate check`: a line KEY=TEXT for each thing to know. PHP is started only to see what it is made of; nothing
+ * that an extension or a preloaded file prints meanwhile is among these lines. */
 __attribute__((noreturn)) static void probe(char **argv)
 {
+	/* What hayate itself was started with, and what the options were in. */
+	syscall(SYS_close_range, STDERR_FILENO + 1, ~0u, 0);
+	int said_to = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
+	char *ini = NULL;
+	if (said_to < 0 || dup2(STDERR_FILENO, STDOUT_FILENO) < 0 ||
+	    asprintf(&ini, "%s%s", options.ini == NULL ? "" : options.ini, tells_all) < 0) {
+		fprintf(stderr, "hayate-php: cannot ask PHP: %s\n", strerror(errno));
+		_exit(1);
+	}
+	options.ini = ini;
+	const char *wrong = settle();
+	if (wrong != NULL) {
+		fprintf(stderr, "hayate-php: %s\n", wrong);
+		_exit(1);
+	}
+	bool started = start_php(argv);
+	fflush(stdout);
+	if (dup2(said_to, STDOUT_FILENO) < 0) {
+		_exit(1);
+	}
 	options_print_tracking();
-	set_environment();
-	if (start_php(argv)) {
+	if (started) {
 		const char *why = options.worker_mode ? extensions_unsafe() : NULL;
 		if (why != NULL) {
 			printf("unsafe=%s\n", why);
 		}
 		printf("php=%s\n", engine_version());
-		print_ini_files();
+		tell_ini_files();
 		const zend_module_entry *module;
 		ZEND_HASH_MAP_FOREACH_PTR(&module_registry, module)
 		{
-			printf("extension=%s\n", module->name);
+			tell("extension", module->name, strlen(module->name));
 		}
 		ZEND_HASH_FOREACH_END();
 		zend_string *name;
 		ZEND_HASH_MAP_FOREACH_STR_KEY(EG(ini_directives), name)
 		{
-			printf("setting=%s\n", ZSTR_VAL(name));
+			tell("setting", ZSTR_VAL(name), ZSTR_LEN(name));
 		}
 		ZEND_HASH_FOREACH_END();
 	}
@@ -199,26 +258,11 @@ int main(int argc, char **argv)
 	if (wrong != NULL) {
 		zygote_failed(wrong);
 	}
-	/* A terminal's Ctrl-C is for the master, whose front drains; it must not reach PHP. */
-	setsid();
-	drop_capabilities();
-	if (options.no_new_privileges) {
-		prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+	wrong = settle();
+	if (wrong != NULL) {
+		zygote_failed(wrong);
 	}
-	/* After any change of credentials, which may clear it: the master's death must not leave orphans. */
-	prctl(PR_SET_PDEATHSIG, SIGKILL, 0, 0, 0);
 	isolation_zygote();
-	signal(SIGPIPE, SIG_IGN);
-	/* Meant for the front (logs, reload) and sent to the whole group by some service managers. */
-	signal(SIGUSR1, SIG_IGN);
-	signal(SIGHUP, SIG_IGN);
-	set_environment();
-	if (options.cwd != NULL && chdir(options.cwd) != 0) {
-		char why[PATH_MAX + 128];
-		snprintf(why, sizeof why, "%s cannot be entered by user %ld of PHP: %s; check that it exists, and its rights",
-		         options.cwd, (long)geteuid(), strerror(errno));
-		zygote_failed(why);
-	}
 
 	if (!start_php(argv)) {
 		zygote_failed("PHP could not start; its messages are in the log above");

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+import pwd
 import re
 import socket
 import subprocess
+import time
 from collections.abc import Iterator
 
 import pytest
@@ -272,3 +274,61 @@ def test_a_header_takes_the_place_of_what_the_environment_has_by_its_name(hayate
             visitor.sendall(b"GET /index.php HTTP/1.1\r\nHost: a\r\nX-A: 1\r\nX-B: 2\r\nX-A: 3\r\nConnection: close\r\n\r\n")
             answer = b"".join(iter(lambda: visitor.recv(65536), b""))
         assert b'["1, 3","1, 3","2"]' in answer
+
+
+def starting(site: pathlib.Path, settings: str, preloaded: str = "", more: str = "") -> subprocess.CompletedProcess[str]:
+    """What `hayate check` says of an application with a php.ini of its own, as the user that it is served as."""
+    site.chmod(0o755)
+    (site / "php.ini").write_text(settings + (f"\nopcache.preload = {site}/preload.php\n" if preloaded else ""))
+    (site / "preload.php").write_text(f"<?php {preloaded}")
+    (site / "hayate.toml").write_text(f'[[app]]\nroot = "{site}"\nphp_ini = "{site}/php.ini"\n{more}')
+    return check("--config", site / "hayate.toml", "--php", PHP_VERSION)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes another user")
+def test_check_asks_php_as_the_applications_user(site: pathlib.Path) -> None:
+    """Whoever owns php.ini would have been root: by an extension, by what is preloaded, by the place of a log."""
+    noted = site / "noted"
+    noted.mkdir()
+    noted.chmod(0o777)
+    preloaded = f"file_put_contents('{noted}/who', posix_geteuid() . ' ' . getenv('HOME')); echo \"tracking=none\\nphp=9.9.9\\nextension=forged\\n\";"
+    said = starting(site, f"error_log = {noted}/log\nextension = nonesuch", preloaded, 'user = "www-data"')
+    www = pwd.getpwnam("www-data")
+    assert said.returncode == 0, said.stderr
+    assert (noted / "who").read_text() == f"{www.pw_uid} {www.pw_dir}"
+    assert not any(word in said.stdout for word in ("9.9.9", "forged", "none\n")), said.stdout
+    assert not (noted / "log").exists() and "Unable to load dynamic library 'nonesuch'" in said.stdout, said.stdout
+
+
+@pytest.mark.parametrize(
+    ("settings", "says"),
+    [
+        ("log_errors = 0\nextension = nonesuch", "Unable to load dynamic library 'nonesuch'"),
+        ("extension = nonesuch", "Unable to load dynamic library 'nonesuch'"),
+        ("memory_limit = 1G\n[PHP\nx = (", "syntax error"),
+    ],
+    ids=["log-off", "nothing-said", "syntax"],
+)
+def test_check_says_what_php_finds_wrong_whatever_is_logged(site: pathlib.Path, settings: str, says: str) -> None:
+    said = starting(site, settings)
+    warning = [line for line in said.stdout.splitlines() if says in line]
+    assert said.returncode == 0 and len(warning) == 1 and warning[0].startswith("  warning     PHP"), said.stdout
+
+
+@pytest.mark.parametrize(
+    ("preloaded", "says"),
+    [
+        ("throw new Exception('no such thing');", "Uncaught Exception: no such thing"),
+        ("error_log(str_repeat('x', 9 << 20)); exit(3);", "PHP does not start: xxx"),
+        ("sleep(600);", "it takes longer than 3 s (boot_timeout)"),
+        ("exec('sleep 600 >/dev/null &'); posix_kill(getmypid(), 11);", "it ended with signal: 11"),
+    ],
+    ids=["throws", "exits", "hangs", "crashes"],
+)
+def test_check_says_why_php_does_not_start(site: pathlib.Path, preloaded: str, says: str) -> None:
+    begun = time.monotonic()
+    user = 'user = "www-data"\n' if os.geteuid() == 0 else ""
+    said = starting(site, "", preloaded, user + 'boot_timeout = "3s"')
+    assert said.returncode == 2 and says in said.stderr, said.stdout + said.stderr
+    assert said.stderr.startswith("hayate: ") and "PHP does not start: " in said.stderr and len(said.stderr) < 2000, said.stderr
+    assert "This can be served." not in said.stdout and time.monotonic() - begun < 60

@@ -1,8 +1,11 @@
 //! The command line. Help, man page and shell completions come from here.
 
-use std::path::PathBuf;
+use std::{ffi::OsString, path::PathBuf};
 
-use clap::{ArgAction, Args, Parser, Subcommand, ValueHint};
+use clap::{
+    ArgAction, Args, Parser, Subcommand, ValueHint,
+    error::{ContextKind, ContextValue, ErrorKind},
+};
 use hayate_front::ListenAddr;
 
 use crate::config::{
@@ -18,6 +21,34 @@ pub struct Cli {
     /// What to do
     #[command(subcommand)]
     pub command: Command,
+}
+
+/// What other servers call it, and what does that here.
+const OF_OTHERS: [(&[&str], &str); 3] = [
+    (&["--port", "-p", "--host", "--bind", "--address", "-S"], "--listen 127.0.0.1:8080 says where"),
+    (
+        &["--docroot", "--document-root", "--public", "-t"],
+        "the directory stands by itself: hayate serve public",
+    ),
+    (&["--daemon", "-d", "--detach"], "it stays in the foreground; systemd or & keeps it"),
+];
+
+/// The command line of this process. One that is wrong ends it, as does a request for help.
+pub fn parse() -> Cli {
+    read(std::env::args_os()).unwrap_or_else(|error| error.exit())
+}
+
+fn read(args: impl IntoIterator<Item = OsString>) -> Result<Cli, clap::Error> {
+    Cli::try_parse_from(args).map_err(|mut error| {
+        let flag = match error.get(ContextKind::InvalidArg) {
+            Some(ContextValue::String(flag)) if error.kind() == ErrorKind::UnknownArgument => flag.clone(),
+            _ => return error,
+        };
+        if let Some((_, does)) = OF_OTHERS.iter().find(|(flags, _)| flags.contains(&&*flag)) {
+            error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![(*does).into()]));
+        }
+        error
+    })
 }
 
 /// The sub-commands.
@@ -333,6 +364,15 @@ mod tests {
         let wrong = Cli::try_parse_from(["hayate", "serve", "--workers", "4-2"]).unwrap_err();
         assert_eq!(wrong.exit_code(), 2);
         assert!(wrong.to_string().contains("write 2-4"));
+    }
+
+    #[test]
+    fn flags_of_other_servers_are_told_what_does_that() {
+        for (flag, does) in [("--port", "--listen"), ("-t", "hayate serve public"), ("--lisn", "--listen")] {
+            let said = read(["hayate", "serve", flag, "1"].map(OsString::from)).unwrap_err().to_string();
+            assert!(said.contains(&format!("unexpected argument '{flag}'")) && said.contains(does), "{said}");
+            assert!(!said.contains("as a value"), "{said}");
+        }
     }
 
     #[test]

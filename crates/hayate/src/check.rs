@@ -6,14 +6,14 @@ use hayate_pool::{Mode, Rewind, releases};
 
 use crate::{
     args::ServeArgs,
-    composer,
+    complain, composer,
     config::nearest,
     extensions, machine,
-    php::{Hosts, Probe},
+    php_probe::{Hosts, Probe},
     php_required,
     plan::{App, PHP_AS_ROOT, Plan},
     reach::{self, Obstacle},
-    secrets,
+    secrets, terminal,
 };
 
 /// Of lists, in characters.
@@ -24,7 +24,7 @@ pub fn run(args: &ServeArgs) -> ExitCode {
     let plan = match Plan::load(args) {
         Ok(plan) => plan,
         Err(error) => {
-            eprintln!("hayate: {error}");
+            complain(format_args!("{error}"));
             return ExitCode::from(2);
         }
     };
@@ -55,13 +55,14 @@ pub fn run(args: &ServeArgs) -> ExitCode {
         say!("warning       {exposed}");
     }
     let mut php = Hosts::default();
+    let mut unstarted = Vec::new();
     for app in plan.configured() {
         let spec = &app.spec;
         let (min, max) = spec.workers.clone().into_inner();
         say!("\napplication   {}", spec.name);
         let hosts = if app.hosts.is_empty() { "any host".into() } else { app.hosts.join(" ") };
         say!("  answers to  {hosts}, path {}", app.path);
-        say!("  serves      {}", spec.document_root.display());
+        say!("  serves      {}", terminal::path(&spec.document_root));
         for vain in plan.vain_keys(app) {
             say!("  warning     {vain}");
         }
@@ -80,10 +81,10 @@ pub fn run(args: &ServeArgs) -> ExitCode {
         }
         match (&spec.mode, &app.recognised) {
             (Mode::Classic, _) => say!("  mode        classic"),
-            (Mode::Worker { script }, None) => say!("  mode        worker: {}", script.display()),
+            (Mode::Worker { script }, None) => say!("  mode        worker: {}", terminal::path(script)),
             (Mode::Worker { script }, Some(found)) => {
                 say!("  mode        worker, recognised {}: {}", found.name(), found.evidence);
-                say!("              by {}", script.display());
+                say!("              by {}", terminal::path(script));
                 say!("              mode = \"classic\" (--mode classic) serves it as php-fpm would");
             }
         }
@@ -94,9 +95,9 @@ pub fn run(args: &ServeArgs) -> ExitCode {
             say!("  warning     {warning}");
         }
         describe_scripts(app);
-        let probe = php.probe(spec);
+        let probe = php.probe(app);
         if matches!(spec.mode, Mode::Worker { .. }) {
-            describe_rewind(app, probe.as_ref());
+            describe_rewind(app, probe.as_ref().ok());
         }
         describe_files(app);
         match min == max {
@@ -106,20 +107,23 @@ pub fn run(args: &ServeArgs) -> ExitCode {
         let version = match php.version(&spec.host) {
             Ok(version) => version,
             Err(why) => {
-                eprintln!("hayate: {why}");
+                complain(format_args!("{why}"));
                 return ExitCode::from(2);
             }
         };
         if !version.starts_with("PHP ") {
-            eprintln!(
-                "hayate: php: {} is no host of Hayate, for --version it says {version:?}; write a version such as 8.2",
+            complain(format_args!(
+                "php: {} is no host of Hayate, for --version it says {version:?}; write a version such as 8.2",
                 spec.host.display()
-            );
+            ));
             return ExitCode::from(2);
         }
-        say!("  php         {version}, {}", spec.host.display());
-        if let Some(probe) = &probe {
-            describe_php(&version, app, probe);
+        // The rest is between hayate and its host.
+        let built = version.split(", ").next().unwrap_or(&version);
+        say!("  php         {built}, {}", terminal::path(&spec.host));
+        match &probe {
+            Ok(probe) => describe_php(&version, app, probe),
+            Err(why) => unstarted.push((&*spec.name, why.clone())),
         }
     }
     say!("");
@@ -127,11 +131,15 @@ pub fn run(args: &ServeArgs) -> ExitCode {
         say!("warning       {why}");
     }
     let mut fatal = false;
+    for (name, why) in unstarted {
+        complain(format_args!("{name}: PHP does not start: {why}"));
+        fatal = true;
+    }
     for obstacle in reach::obstacles(&plan, args) {
         match obstacle {
             Obstacle::Warning(why) => say!("warning       {why}"),
             Obstacle::Fatal(why) => {
-                eprintln!("hayate: {why}");
+                complain(format_args!("{why}"));
                 fatal = true;
             }
         }
@@ -183,17 +191,14 @@ fn closed_front_controller(app: &App) -> Option<String> {
 
 /// What the application's PHP is made of. `built` is what its host was built for.
 fn describe_php(built: &str, app: &App, probe: &Probe) {
-    let Some(php) = &probe.php else {
-        say!("  warning     PHP does not start; hayate serve says why");
-        return;
-    };
+    let php = &*probe.php;
     if !built.starts_with(&format!("PHP {php},")) {
         say!("              PHP {php} is what is installed, and what runs");
     }
     let missing =
         extensions::missing(&app.spec.cwd, &app.spec.ini, &probe.extensions, &probe.complaints, php);
     let unknown = unknown_settings(&app.spec.ini, &probe.settings);
-    let complaints = probe.complaints.iter().map(|said| hayate_pool::shown(said));
+    let complaints = probe.complaints.iter().cloned();
     let released = releases::warnings(php, SystemTime::now()).into_iter();
     let other = php_required::unmet(&app.spec.cwd, php).into_iter();
     for warning in released.chain(other).chain(complaints).chain(missing).chain(unknown) {

@@ -7,7 +7,7 @@ use std::{io::ErrorKind, path::Path};
 
 use serde_json::{Value, json};
 
-use crate::of_application;
+use crate::{of_application, terminal};
 
 /// Bytes of a composer.lock that are looked at; one with a thousand packages has 3 MB.
 const LARGEST: u64 = 8 << 20;
@@ -49,7 +49,7 @@ pub fn not_installed(root: &Path) -> Option<String> {
     (!autoload.exists()).then(|| {
         format!(
             "composer.json requires packages, and there is no {}: composer install",
-            autoload.display().to_string().escape_debug()
+            terminal::word(&autoload.to_string_lossy())
         )
     })
 }

@@ -181,7 +181,7 @@ pub fn run(args: &ExplainArgs) -> ExitCode {
     let mut plan = match Plan::load(&args.serve) {
         Ok(plan) => plan,
         Err(error) => {
-            eprintln!("hayate: {error}");
+            crate::complain(format_args!("{error}"));
             return ExitCode::from(2);
         }
     };
@@ -199,7 +199,7 @@ pub fn run(args: &ExplainArgs) -> ExitCode {
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("{}", terminal::plain(&format!("hayate: {error:#}")));
+            crate::complain(format_args!("{error:#}"));
             ExitCode::FAILURE
         }
     }

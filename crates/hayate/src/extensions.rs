@@ -10,7 +10,7 @@ use std::{
 
 use serde_json::Value;
 
-use crate::composer;
+use crate::{composer, terminal};
 
 /// Debian's packages that bring more than the extension that they are called after.
 const PACKAGES: [(&str, &[&str]); 7] = [
@@ -44,6 +44,9 @@ const PACKAGES: [(&str, &[&str]); 7] = [
     ),
 ];
 
+/// Lines that are shown.
+const MOST: usize = 20;
+
 /// One line for each extension that is asked for and not loaded.
 ///
 /// `root` is the application's directory, `ini` its settings of php.ini, `loaded` what PHP has, `complaints` what it says as it starts,
@@ -67,10 +70,15 @@ pub fn missing(
         if !loaded.contains(&name) {
             warnings.push(format!(
                 "{who} requires ext-{}, which is not loaded; {}",
-                name.escape_debug(),
+                terminal::word(&name),
                 remedy(&name, complaints, version)
             ));
         }
+    }
+    let more = warnings.len().saturating_sub(MOST);
+    if more > 0 {
+        warnings.truncate(MOST);
+        warnings.push(format!("{more} more that are required are not loaded"));
     }
     warnings
 }
@@ -137,7 +145,7 @@ fn required(root: &Path, warnings: &mut Vec<String>) -> BTreeMap<String, String>
     let project = (&composer, "composer.json".to_owned());
     let others = packages.iter().map(|package| {
         let name = package.get("name").and_then(Value::as_str).unwrap_or("a package of composer.lock");
-        (*package, name.escape_debug().to_string())
+        (*package, terminal::word(name))
     });
     for (package, who) in std::iter::once(project).chain(others) {
         for name in names(package, "require") {

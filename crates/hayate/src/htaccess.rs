@@ -279,7 +279,8 @@ fn closes(text: &str) -> Closes {
                 let all = from.contains(&"all");
                 let [of_all, of_some] = who;
                 *of_all |= all;
-                *of_some |= !all;
+                // No host is called none: it stands for nobody.
+                *of_some |= !all && from.iter().any(|from| *from != "none");
             }
             ("satisfy", [how, ..]) => part.satisfy_any = *how == "any",
             ("rewritecond", _) => {
@@ -654,6 +655,8 @@ mod tests {
             "RewriteRule .* - [NC,R=404]",
             "RedirectMatch 404 .*",
             "Order allow,deny",
+            "Allow from none\nDeny from all",
+            "Order deny,allow\nDeny from all\nAllow from none",
             "Order mutual-failure",
             "Order allow,deny\nAllow from all\nDeny from all",
             "<Limit GET POST>\nOrder deny,allow\nDeny from all\n</Limit>",

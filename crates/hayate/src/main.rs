@@ -41,6 +41,7 @@ mod metrics;
 mod of_application;
 mod peer;
 mod php;
+mod php_probe;
 mod php_required;
 mod plan;
 mod privileges;
@@ -58,14 +59,13 @@ use std::{
 };
 
 use anyhow::Result;
-use clap::Parser;
 
-use args::{Cli, Command};
+use args::Command;
 use plan::Strictness;
 
 fn main() -> ExitCode {
     children_are_waited_for();
-    let outcome = match Cli::parse().command {
+    let outcome = match args::parse().command {
         // The process that reads the configuration gets the arguments as they are.
         Command::Serve(_) => return master::run(std::env::args_os().skip(2).collect()),
         Command::LoadPlan(args) => return master::load::run(&args, Strictness::All),
@@ -86,7 +86,7 @@ fn main() -> ExitCode {
     match outcome {
         Ok(status) => status,
         Err(error) => {
-            eprintln!("{}", terminal::plain(&format!("hayate: {error:#}")));
+            complain(format_args!("{error:#}"));
             ExitCode::FAILURE
         }
     }
@@ -118,6 +118,11 @@ pub(crate) fn say(words: fmt::Arguments<'_>) {
         // What the standard library still keeps is not worth another try.
         std::process::exit(1);
     }
+}
+
+/// Tells an error: what words of others in it have of further lines is indented.
+pub(crate) fn complain(why: fmt::Arguments<'_>) {
+    eprintln!("hayate: {}", terminal::within_line(&terminal::plain(&why.to_string())));
 }
 
 fn talk(conversation: impl Future<Output = Result<ExitCode>>) -> Result<ExitCode> {

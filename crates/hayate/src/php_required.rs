@@ -38,8 +38,8 @@ pub fn unmet(root: &Path, running: &str) -> Option<String> {
     };
     Some(format!(
         "{} requires PHP {}, and this is {running}, with which vendor/autoload.php may refuse to run; {remedy}",
-        terminal::plain(who),
-        terminal::plain(constraint)
+        terminal::word(who),
+        terminal::word(constraint)
     ))
 }
 

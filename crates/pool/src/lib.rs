@@ -50,7 +50,7 @@ mod worker;
 
 pub use generation::{BootError, Generation, Health};
 pub use launch::{Directly, Files, Hold, Launched, Launcher, ProcessEvent, Start, Way, spawn};
-pub use log::shown;
+pub use log::{is_acted_upon, shown};
 pub use log_limit::set_log_backlog;
 pub use process::{Parent, parent_of};
 pub use rewind::{Connections, DOUBTS, Doubt, Rewind, RewindStatus, RewindTotals, Unfit};

@@ -38,9 +38,17 @@ const UNFINISHED: usize = 32;
 const READ: usize = 64 << 10;
 const SLOWED: Duration = Duration::from_millis(10);
 
-/// Words that PHP code has chosen as they may be shown in a terminal, of root perhaps: without control characters but the ends of lines and tabs.
+/// Whether a terminal would do something else with it than show it: control characters, and those by which what is written from right to
+/// left changes the order of others (Unicode's bidirectional algorithm, UAX 9, explicit formatting).
+pub fn is_acted_upon(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// Words that PHP code has chosen as they may be shown in a terminal, of root perhaps: of what a terminal acts upon only the ends of lines
+/// and tabs.
 pub fn shown(text: &str) -> String {
-    let shown = |c: char| if c.is_control() && !matches!(c, '\n' | '\t') { '?' } else { c };
+    let shown = |c: char| if is_acted_upon(c) && !matches!(c, '\n' | '\t') { '?' } else { c };
     text.chars().map(shown).collect()
 }
 

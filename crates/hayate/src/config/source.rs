@@ -213,7 +213,6 @@ pub fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Vec<&'a 
     found.into_iter().map(|(_, known)| known).collect()
 }
 
-/// What to do about a key that is not among `properties`: whoever has it in a wrong place has only to move it.
 /// Settings that pools of php-fpm and virtual hosts have most often.
 const OF_PHP_INI: [&str; 12] = [
     "date_timezone",
@@ -230,6 +229,40 @@ const OF_PHP_INI: [&str; 12] = [
     "upload_max_filesize",
 ];
 
+/// What others call it, and what does that here.
+const OF_OTHERS: [(&[&str], &str); 23] = [
+    (
+        &["pm", "max_children", "start_servers", "min_spare_servers", "max_spare_servers", "num_workers"],
+        "workers = \"2-16\" in [[app]] says how many there are",
+    ),
+    (&["request_terminate_timeout", "fastcgi_read_timeout"], "request_timeout in [[app]] does that"),
+    (&["request_slowlog_timeout", "slowlog"], "slow_request in [[app]] does that, into the log"),
+    (&["clear_env"], "inherit_env in [[app]] names the variables that PHP gets of the server's"),
+    (
+        &["php_value", "php_flag", "php_admin_value", "php_admin_flag"],
+        "settings of php.ini stand below [app.ini]",
+    ),
+    (&["client_max_body_size"], "body_size in [limits] does that, and max_body in a rule"),
+    (&["client_header_timeout"], "header_timeout in [limits] does that"),
+    (&["client_body_timeout"], "body_timeout in [limits] does that"),
+    (&["keepalive_timeout"], "idle_timeout in [limits] does that"),
+    (&["send_timeout"], "write_timeout in [limits] does that"),
+    (&["server_name"], "hosts in [[app]] does that"),
+    (&["ssl_certificate", "ssl_certificate_key"], "certificates in [tls] does that"),
+    (&["worker_processes"], "front_threads does that, and workers in [[app]] for PHP"),
+    (&["worker_connections"], "connections in [limits] does that"),
+    (&["limit_req", "limit_req_zone"], "rate in a rule does that"),
+    (&["limit_conn", "limit_conn_zone"], "connections_by_address in [limits] does that"),
+    (&["try_files"], "front_controller in [[app]] answers what is no file"),
+    (&["add_header"], "headers in a rule does that"),
+    (&["expires"], "cache_control in a rule does that"),
+    (&["auth_basic", "auth_basic_user_file"], "basic_auth in a rule does that"),
+    (&["gzip", "brotli", "zstd"], "[compression] does that"),
+    (&["return"], "redirect in a rule does that, with its status"),
+    (&["port", "bind"], "listen = \"127.0.0.1:8080\" does that"),
+];
+
+/// What to do about a key that is not among `properties`: whoever has it in a wrong place has only to move it.
 fn remedy(name: &str, properties: &serde_json::Map<String, Value>) -> String {
     let elsewhere: Vec<&str> =
         places().iter().filter(|(key, _)| key == name).map(|(_, place)| place.as_str()).collect();
@@ -238,6 +271,9 @@ fn remedy(name: &str, properties: &serde_json::Map<String, Value>) -> String {
     }
     if OF_PHP_INI.contains(&name) {
         return "settings of php.ini stand below [app.ini]".into();
+    }
+    if let Some((_, does)) = OF_OTHERS.iter().find(|(names, _)| names.contains(&name)) {
+        return (*does).to_owned();
     }
     let near = nearest(name, properties.keys().map(String::as_str));
     if !near.is_empty() {
@@ -268,12 +304,13 @@ fn check_keys(table: &DeTable<'_>, schema: &Value, place: &str) -> Result<(), (R
         let Some(known) = properties.get(name) else {
             return Err((key.span(), format!("unknown key '{name}' {place}; {}", remedy(name, properties))));
         };
-        let inside = format!("in [{name}]");
+        // As one writes it: [[app.rule]], [app.ini].
+        let below = place.strip_prefix("in ").map(|above| above.trim_matches(['[', ']']));
+        let path = below.map_or_else(|| name.to_owned(), |above| format!("{above}.{name}"));
+        let inside = format!("in [{path}]");
         let (as_table, items) = (table_of(known), items_of(known));
         match value.get_ref() {
             DeValue::Table(_) if as_table.is_none() && items.is_some() => {
-                let above = place.trim_start_matches("in ").trim_matches(['[', ']']);
-                let path = if place.starts_with("in ") { format!("{above}.{name}") } else { name.to_owned() };
                 let many = items.and_then(table_of).is_some();
                 let why = match many {
                     true => format!("[{path}] may be there several times: write [[{path}]]"),
@@ -297,7 +334,7 @@ fn check_keys(table: &DeTable<'_>, schema: &Value, place: &str) -> Result<(), (R
                 let items = items.and_then(table_of);
                 for item in array.iter() {
                     if let (DeValue::Table(table), Some(items)) = (item.get_ref(), items) {
-                        check_keys(table, items, &format!("in [[{name}]]"))?;
+                        check_keys(table, items, &format!("in [[{path}]]"))?;
                     }
                 }
             }
@@ -453,6 +490,16 @@ mod tests {
         assert!(said.starts_with("hayate.toml:4: unknown key 'worker_count' in [[app]]; "), "{said}");
         let said = error("[[app]]\nxyzzy = 3\n");
         assert!(said.contains("the keys here are ") && said.contains("document_root"), "{said}");
+        assert_eq!(
+            error("[[app]]\nroot = '.'\npm.max_children = 5\n"),
+            "hayate.toml:3: unknown key 'pm' in [[app]]; workers = \"2-16\" in [[app]] says how many there are"
+        );
+        for (names, does) in OF_OTHERS {
+            let key = does.split(' ').next().unwrap_or_default();
+            let known = schema().to_string().contains(&format!("\"{key}\":"));
+            assert!(known || key.starts_with('[') || key == "settings", "{key}");
+            assert!(!places().iter().any(|(known, _)| names.contains(&&**known)), "{names:?}");
+        }
         assert!(error("[[app]]\n[app.limits]\n").contains("unknown key 'limits' in [[app]]"));
     }
 
@@ -481,7 +528,7 @@ mod tests {
             ("[[listen]]\nadress = ':80'", "in [[listen]]; did you mean 'address'?"),
             (
                 "[tls]\ncertificates = [{ certificate = 'a', keyy = 'b' }]",
-                "in [[certificates]]; did you mean 'key'?",
+                "in [[tls.certificates]]; did you mean 'key'?",
             ),
             (
                 "[[app]]\n[app.inii]\nmemory_limit = '1M'",
@@ -499,13 +546,16 @@ mod tests {
             ),
             (
                 "[[app]]\n[[app.rule]]\nbasic_auth = { users = 'x', realms = 'y' }",
-                "in [basic_auth]; did you mean 'realm'?",
+                "in [app.rule.basic_auth]; did you mean 'realm'?",
             ),
             (
                 "[[app]]\n[[app.rule]]\nrate = { request = 1 }",
-                "unknown key 'request' in [rate]; did you mean 'requests'?",
+                "unknown key 'request' in [app.rule.rate]; did you mean 'requests'?",
             ),
-            ("[[app]]\n[[app.rule]]\n[app.rule.headers]\nsett = {}", "in [headers]; did you mean 'set'?"),
+            (
+                "[[app]]\n[[app.rule]]\n[app.rule.headers]\nsett = {}",
+                "in [app.rule.headers]; did you mean 'set'?",
+            ),
             ("[[app]]\nbody_sise = '1M'", "did you mean 'body_size'? It stands below [limits]"),
             (
                 "Access_log = '-'",

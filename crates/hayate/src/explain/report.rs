@@ -6,7 +6,7 @@ use hayate_pool::{DOUBTS, Doubt, Mode, Rewind, Status};
 use serde::Serialize;
 
 use super::{Cause, Event, Region, memory::Kind};
-use crate::{php, plan::App};
+use crate::{php_probe, plan::App};
 
 /// Pages above which a sample is worth a word: to put one back costs a tenth of a µs and more, and a µs or two if it was not expected.
 const MANY_PAGES: u64 = 500;
@@ -215,7 +215,7 @@ impl Report {
         };
         if report.tracking_why.is_empty()
             && report.rewind == Rewind::On
-            && let Some(probe) = php::probe(spec)
+            && let Ok(probe) = php_probe::probe(app)
         {
             report.tracking_why = probe.why;
         }

@@ -238,7 +238,7 @@ mod tests {
             ),
             ("cache_control = ''", "hayate.toml:5: rule 1: cache_control: '' is no value"),
             ("path = '/x'", "hayate.toml:4: rule 1: rule: it says when, and not what"),
-            ("pth = '/x'", "hayate.toml:5: unknown key 'pth' in [[rule]]; did you mean 'path'?"),
+            ("pth = '/x'", "hayate.toml:5: unknown key 'pth' in [[app.rule]]; did you mean 'path'?"),
         ] {
             let said = plan(&format!("[[app.rule]]\n{text}\n")).unwrap_err();
             assert!(said.contains(want), "{text}: {said}");

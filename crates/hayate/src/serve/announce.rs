@@ -61,12 +61,17 @@ pub(super) fn announce(plan: &Plan, apps: &[Arc<Generation>], control: Option<&P
     for app in &plan.apps {
         let spec = &app.spec;
         if let Some(why) = &app.failed {
-            text += &format!("  {}: NOT SERVED, all requests get 503: {why}\n", spec.name);
+            text += &format!(
+                "  {}: NOT SERVED, all requests get 503: {}\n",
+                spec.name,
+                terminal::within_line(why)
+            );
             continue;
         }
         if app.is_static {
             let otherwise = app.front_controller.script.as_deref().unwrap_or("404");
-            text += &format!("  {}: {}, static files, no PHP\n", spec.name, spec.document_root.display());
+            text +=
+                &format!("  {}: {}, static files, no PHP\n", spec.name, terminal::path(&spec.document_root));
             text += &format!("    what is no file: {otherwise}\n");
             continue;
         }
@@ -75,8 +80,7 @@ pub(super) fn announce(plan: &Plan, apps: &[Arc<Generation>], control: Option<&P
         let mode = match &spec.mode {
             Mode::Classic => "classic mode".to_owned(),
             Mode::Worker { script } => {
-                let what =
-                    app.recognised.as_ref().map_or_else(|| script.display().to_string(), Recognised::name);
+                let what = app.recognised.as_ref().map_or_else(|| terminal::path(script), Recognised::name);
                 format!("worker mode, {what}, rewind {}", spec.rewind.name())
             }
         };
@@ -85,7 +89,7 @@ pub(super) fn announce(plan: &Plan, apps: &[Arc<Generation>], control: Option<&P
         text += &format!(
             "  {}: {}, {mode}, PHP {php}, {min}-{max} workers\n",
             spec.name,
-            spec.document_root.display()
+            terminal::path(&spec.document_root)
         );
         if let Some(recognised) = &app.recognised {
             let evidence = &recognised.evidence;
@@ -120,5 +124,5 @@ pub(super) fn announce(plan: &Plan, apps: &[Arc<Generation>], control: Option<&P
     if let Some(path) = control {
         text += &format!(" or `hayate stop`; control socket {}", path.display());
     }
-    logging::print(&format!("{text}\n\n"));
+    logging::print(&terminal::plain(&format!("{text}\n\n")));
 }
