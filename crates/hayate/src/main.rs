@@ -46,6 +46,7 @@ mod php_required;
 mod plan;
 mod privileges;
 mod reach;
+mod read_only;
 mod secrets;
 mod serve;
 mod server;

@@ -15,7 +15,9 @@ use std::{
 
 use hayate_front::rules::Hidden;
 
-use crate::{htaccess, of_application, plan::App};
+use rustix::process::geteuid;
+
+use crate::{htaccess, of_application, plan::App, privileges::Identity, read_only};
 
 /// Levels below the document root, entries in all, and findings that are listed.
 const LEVELS: usize = 12;
@@ -58,16 +60,20 @@ pub fn warn_of<'a>(apps: impl Iterator<Item = &'a App>) {
     let _ = thread::Builder::new().name("secrets".into()).spawn(look);
 }
 
-/// What looks below an application's document root, and says what it finds.
+/// What looks at an application's directory and below its document root, and says what it finds.
 pub fn warnings_of(app: &App) -> impl FnOnce() -> Vec<String> + Send + use<> {
     let (root, deny, hidden) = (app.spec.document_root.clone(), app.closed(), app.hidden());
     let (known, runs_php) = (app.kept_out_of(), app.runs_php());
+    let cwd = app.spec.cwd.clone();
+    let user = app.identity.as_ref().map_or_else(|| geteuid().as_raw(), Identity::uid);
     move || {
         let mut found = look(&root, &deny, &hidden);
         let is_new = |below: &PathBuf| !is_known(below, &known);
         found.in_part.retain(is_new);
         found.no_scripts.retain(|below| runs_php && is_new(below));
-        found.warnings()
+        let mut warnings = found.warnings();
+        warnings.extend(read_only::warning(&cwd, user).filter(|_| runs_php));
+        warnings
     }
 }
 
