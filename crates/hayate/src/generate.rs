@@ -170,6 +170,8 @@ fn keys(table: &Value) -> impl Iterator<Item = (&String, &Value)> {
 fn man_configuration() -> String {
     let mut page = Roff::new();
     page.control("TH", ["hayate.toml", "5", "", concat!("hayate ", env!("CARGO_PKG_VERSION"))]);
+    // Keys, values and flags are copied from here: none is broken at the end of a line.
+    page.control("nh", []);
     page.control("SH", ["NAME"]);
     page.text([roman("hayate.toml - configuration of the PHP application server Hayate")]);
     page.control("SH", ["DESCRIPTION"]);
