@@ -258,7 +258,7 @@ const OF_OTHERS: [(&[&str], &str); 23] = [
     (&["expires"], "cache_control in a rule does that"),
     (&["auth_basic", "auth_basic_user_file"], "basic_auth in a rule does that"),
     (&["gzip", "brotli", "zstd"], "[compression] does that"),
-    (&["return"], "redirect in a rule does that, with its status"),
+    (&["return"], "redirect or deny in a rule does that, with its status"),
     (&["port", "bind"], "listen = \"127.0.0.1:8080\" does that"),
 ];
 
