@@ -70,8 +70,10 @@ struct options {
 	uint64_t max_memory;   /* bytes, 0: no limit */
 	bool no_new_privileges;
 	bool development;
-	bool probe;       /* say what this kernel and these settings allow, and exit */
-	char *ini;        /* lines of php.ini, over the files */
+	bool probe;             /* say what this kernel and these settings allow, and exit */
+	char *ini;              /* lines of php.ini, over the files */
+	const char **fixed_ini; /* names of settings that PHP code may not change */
+	size_t fixed_ini_count;
 	const char **env; /* K=V */
 	size_t env_count;
 	const char **ini_env; /* K=V, by which PHP finds its ini files; gone when it has started */

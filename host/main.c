@@ -140,6 +140,18 @@ static const char *settle(void)
 	return NULL;
 }
 
+/* As php-fpm's php_admin_value (fpm_php_zend_ini_alter_master()): ini_set() and .user.ini are refused. */
+static void fix_ini(void)
+{
+	for (size_t i = 0; i < options.fixed_ini_count; i++) {
+		zend_ini_entry *entry =
+		    zend_hash_str_find_ptr(EG(ini_directives), options.fixed_ini[i], strlen(options.fixed_ini[i]));
+		if (entry != NULL) {
+			entry->modifiable = ZEND_INI_SYSTEM;
+		}
+	}
+}
+
 static bool start_php(char **argv)
 {
 	zend_signal_startup();
@@ -156,6 +168,7 @@ static bool start_php(char **argv)
 	sigprocmask(SIG_BLOCK, &child, &before);
 	lend_ini_environment(true);
 	bool started = hayate_sapi.startup(&hayate_sapi) == SUCCESS;
+	fix_ini();
 	lend_ini_environment(false);
 	sigprocmask(SIG_SETMASK, &before, NULL);
 	return started;

@@ -138,6 +138,7 @@ void options_parse(int argc, char **argv)
 		INI,
 		PHP_INI,
 		INI_ENV,
+		FIXED_INI,
 		ENV,
 		MAX_REQUESTS,
 		MAX_MEMORY,
@@ -163,6 +164,7 @@ void options_parse(int argc, char **argv)
 	    {"ini", required_argument, NULL, INI},
 	    {"php-ini", required_argument, NULL, PHP_INI},
 	    {"ini-env", required_argument, NULL, INI_ENV},
+	    {"fixed-ini", required_argument, NULL, FIXED_INI},
 	    {"env", required_argument, NULL, ENV},
 	    {"max-requests", required_argument, NULL, MAX_REQUESTS},
 	    {"max-memory", required_argument, NULL, MAX_MEMORY},
@@ -182,6 +184,7 @@ void options_parse(int argc, char **argv)
 	argv = with_more(&argc, argv);
 	options.env = calloc((size_t)argc + 1, sizeof *options.env);
 	options.ini_env = calloc((size_t)argc + 1, sizeof *options.ini_env);
+	options.fixed_ini = calloc((size_t)argc + 1, sizeof *options.fixed_ini);
 	options.warmup = calloc((size_t)argc + 1, sizeof *options.warmup);
 	options.compared = calloc((size_t)argc + 1, sizeof *options.compared);
 	options.no_new_privileges = true;
@@ -213,6 +216,9 @@ void options_parse(int argc, char **argv)
 			break;
 		case INI_ENV:
 			options.ini_env[options.ini_env_count++] = optarg;
+			break;
+		case FIXED_INI:
+			options.fixed_ini[options.fixed_ini_count++] = optarg;
 			break;
 		case ENV:
 			options.env[options.env_count++] = optarg;

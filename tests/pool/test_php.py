@@ -332,3 +332,26 @@ def test_check_says_why_php_does_not_start(site: pathlib.Path, preloaded: str, s
     assert said.returncode == 2 and says in said.stderr, said.stdout + said.stderr
     assert said.stderr.startswith("hayate: ") and "PHP does not start: " in said.stderr and len(said.stderr) < 2000, said.stderr
     assert "This can be served." not in said.stdout and time.monotonic() - begun < 60
+
+
+FIXED = """<?php
+echo json_encode([ini_get('memory_limit'), ini_set('memory_limit', '1G'), ini_get('memory_limit'), ini_get('user_agent'), ini_set('user_agent', 'x'),
+    set_time_limit(7), ini_get('max_execution_time'), ini_set('display_errors', '1'), function_exists('shell_exec'),
+    ini_restore('memory_limit'), ini_get('memory_limit')]);
+"""
+
+
+@pytest.mark.parametrize("mode", ["classic", "on", "fork", "off"])
+def test_settings_of_the_administrator_stay_as_with_php_fpm(site: pathlib.Path, mode: str) -> None:
+    """What `php_admin_value` is there: neither code nor .user.ini changes it, in no request, the second one included."""
+    (site / "public/index.php").write_text(FIXED)
+    (site / "public/.user.ini").write_text('memory_limit = 2G\nuser_agent = "of .user.ini"\n')
+    (site / "worker.php").write_text("<?php while (hayate_handle_request(function () { include __DIR__ . '/public/index.php'; }));")
+    fixed = {"memory_limit": "64M", "user_agent": "fixed", "max_execution_time": "20", "display_errors": "0", "disable_functions": "shell_exec"}
+    with NginxFpm(site / "public", fpm={f"php_admin_value[{name}]": value for name, value in fixed.items()}) as peer:
+        expected = seen(peer)
+    table = "".join(f'{name} = "{value}"\n' for name, value in fixed.items())
+    worker = "" if mode == "classic" else f'mode = "worker"\nworker = "{site}/worker.php"\nrewind = "{mode}"\n'
+    config = f'[[app]]\nroot = "{site}"\nworkers = 1\n{worker}[app.ini]\nmemory_limit = "32M"\n[app.admin_ini]\n{table}'
+    with Hayate(config=config) as server:
+        assert [seen(server) for _ in range(3)] == [expected] * 3

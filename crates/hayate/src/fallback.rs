@@ -313,6 +313,7 @@ pub(crate) mod tests {
                 host: "/bin/true".into(),
                 workers: 1..=1,
                 ini: Vec::new(),
+                fixed_ini: Vec::new(),
                 env: vec![("HAYATE_PROJECT".into(), "/".into()), ("A".into(), "b".into())],
                 php_ini: None,
                 ini_env: Vec::new(),

@@ -92,6 +92,7 @@ fn start_alike(one: &App, other: &App) -> bool {
         && is_worker(one) == is_worker(other)
         && one.rewind == other.rewind
         && one.ini == other.ini
+        && one.fixed_ini == other.fixed_ini
         && one.php_ini == other.php_ini
         && one.ini_env == other.ini_env
         && env(one) == env(other)

@@ -91,6 +91,9 @@ pub struct Spec {
     pub workers: RangeInclusive<u32>,
     /// php.ini settings on top of the files'.
     pub ini: Vec<(String, String)>,
+    /// Names of those that PHP code may not change.
+    #[serde(default)]
+    pub fixed_ini: Vec<String>,
     /// The whole environment of PHP, but for USER and HOME.
     pub env: Vec<(String, String)>,
     /// In place of the distribution's php.ini.
@@ -221,6 +224,7 @@ impl Spec {
         for (key, value) in &self.ini {
             add("--ini", format!("{key}={value}").into());
         }
+        self.fixed_ini.iter().for_each(|name| add("--fixed-ini", name.into()));
         for (key, value) in &self.env {
             add("--env", format!("{key}={value}").into());
         }
@@ -298,6 +302,7 @@ mod tests {
             host: "/bin/true".into(),
             workers: 1..=1,
             ini: Vec::new(),
+            fixed_ini: Vec::new(),
             env: Vec::new(),
             php_ini: None,
             ini_env: Vec::new(),

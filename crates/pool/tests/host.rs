@@ -65,6 +65,7 @@ fn spec(dir: &Path, worker: Option<&str>) -> Spec {
         host: host(),
         workers: 2..=2,
         ini: vec![("xdebug.mode".into(), "off".into())],
+        fixed_ini: Vec::new(),
         env: vec![],
         php_ini: None,
         ini_env: Vec::new(),

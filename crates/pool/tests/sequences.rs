@@ -177,6 +177,7 @@ fn spec() -> Spec {
         host: "/bin/true".into(),
         workers: 1..=3,
         ini: vec![],
+        fixed_ini: Vec::new(),
         env: vec![],
         php_ini: None,
         ini_env: Vec::new(),

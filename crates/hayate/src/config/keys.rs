@@ -280,6 +280,8 @@ pub struct App {
     pub sendfile_roots: Option<OneOrMany>,
     /// php.ini settings, such as `memory_limit = "256M"`; an array is for what php.ini may hold several times: `extension = ["intl", "redis"]`. Default: none. Flag: `--ini`.
     pub ini: BTreeMap<String, Setting>,
+    /// php.ini settings as `ini`, which nothing that PHP runs may change, neither `ini_set()` nor `.user.ini`: what `php_admin_value` is of php-fpm. They win over `ini`. Default: none.
+    pub admin_ini: BTreeMap<String, Setting>,
     /// Names of environment variables that PHP gets from the server's own environment, such as `["APP_*", "DATABASE_URL"]`; `*` at the end stands for anything. They are read with the configuration: those of a restart, not of a reload. `env` wins. Default: none.
     pub inherit_env: Option<OneOrMany>,
     /// Environment variables of PHP, which inherits none but those of `inherit_env`. Default: none. Flag: `--env`.

@@ -230,7 +230,7 @@ const OF_PHP_INI: [&str; 12] = [
 ];
 
 /// What others call it, and what does that here.
-const OF_OTHERS: [(&[&str], &str); 23] = [
+const OF_OTHERS: [(&[&str], &str); 24] = [
     (
         &["pm", "max_children", "start_servers", "min_spare_servers", "max_spare_servers", "num_workers"],
         "workers = \"2-16\" in [[app]] says how many there are",
@@ -238,9 +238,10 @@ const OF_OTHERS: [(&[&str], &str); 23] = [
     (&["request_terminate_timeout", "fastcgi_read_timeout"], "request_timeout in [[app]] does that"),
     (&["request_slowlog_timeout", "slowlog"], "slow_request in [[app]] does that, into the log"),
     (&["clear_env"], "inherit_env in [[app]] names the variables that PHP gets of the server's"),
+    (&["php_value", "php_flag"], "settings of php.ini stand below [app.ini]"),
     (
-        &["php_value", "php_flag", "php_admin_value", "php_admin_flag"],
-        "settings of php.ini stand below [app.ini]",
+        &["php_admin_value", "php_admin_flag"],
+        "settings of php.ini that nothing may change stand below [app.admin_ini]",
     ),
     (&["client_max_body_size"], "body_size in [limits] does that, and max_body in a rule"),
     (&["client_header_timeout"], "header_timeout in [limits] does that"),

@@ -223,6 +223,7 @@ impl AppResolver<'_> {
                 host: PathBuf::new(),
                 workers: 1..=1,
                 ini: Vec::new(),
+                fixed_ini: Vec::new(),
                 env: Vec::new(),
                 php_ini: None,
                 ini_env: Vec::new(),
@@ -270,6 +271,7 @@ impl AppResolver<'_> {
         let scan_dir = app.php_ini_scan_dir.clone().map(OneOrMany::into_vec);
         let ini_env = self.ini_env(scan_dir, |name| env::var(name).ok())?;
         self.may_be_lists(&app.ini)?;
+        self.may_be_lists(&app.admin_ini)?;
         let configuration = self.source.path().and_then(|path| path.canonicalize().ok());
         let mut private: Vec<PathBuf> = configuration.into_iter().chain(php_ini.clone()).collect();
         let key = if app.document_root.is_some() { "document_root" } else { "root" };
@@ -400,7 +402,9 @@ impl AppResolver<'_> {
                 cwd: root,
                 host,
                 workers: workers.min..=workers.max,
-                ini: settings(app.ini, &args.ini),
+                fixed_ini: app.admin_ini.keys().cloned().collect(),
+                // Of several lines the last one counts.
+                ini: [settings(app.ini, &args.ini), settings(app.admin_ini, &[])].concat(),
                 env,
                 php_ini,
                 ini_env,
@@ -437,6 +441,7 @@ impl AppResolver<'_> {
             ("workers", app.workers.is_some()),
             ("php_ini", app.php_ini.is_some()),
             ("ini", !app.ini.is_empty()),
+            ("admin_ini", !app.admin_ini.is_empty()),
             ("sendfile_roots", app.sendfile_roots.is_some()),
             ("request_buffering", app.request_buffering.is_some()),
         ];

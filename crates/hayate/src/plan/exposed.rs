@@ -61,8 +61,11 @@ impl Secrets {
         let mut all = Vec::new();
         for (i, app) in file.app.iter().enumerate() {
             let env = app.env.iter().map(|(name, value)| ("env", name, value.to_string()));
-            let ini = app.ini.iter().flat_map(|(name, setting)| {
-                setting.clone().into_values().into_iter().map(move |value| ("ini", name, value))
+            let tables = [("ini", &app.ini), ("admin_ini", &app.admin_ini)];
+            let ini = tables.into_iter().flat_map(|(table, all)| {
+                all.iter().flat_map(move |(name, setting)| {
+                    setting.clone().into_values().into_iter().map(move |value| (table, name, value))
+                })
             });
             if let Some(path) = source.path()
                 && let Some((table, name, _)) = env.chain(ini).find(|(_, name, value)| is_secret(name, value))
