@@ -10,7 +10,7 @@ use std::{
     mem::take,
     os::unix::process::CommandExt,
     path::Path,
-    process::{Child, Command, ExitStatus, Stdio},
+    process::{Command, ExitStatus, Stdio},
     sync::{
         Arc, Mutex, PoisonError,
         mpsc::{self, Sender},
@@ -20,7 +20,7 @@ use std::{
 };
 
 use hayate_pool::{BOOT_SCRIPT_VARIABLES, Mode, Spec};
-use rustix::process::{Pid, Signal, kill_process_group, setsid};
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, setsid, waitid};
 
 use crate::{php, plan::App, privileges, terminal};
 
@@ -28,7 +28,7 @@ use crate::{php, plan::App, privileges, terminal};
 const MOST_COMPLAINTS: usize = 16;
 /// Of one of them, in characters.
 const LONGEST_COMPLAINT: usize = 500;
-/// Of what it says on each of standard output and standard error; the rest is read and dropped. 8.2 with forty extensions says 40 KB.
+/// Of what it says on each of standard output and standard error; the rest is read and dropped.
 const MOST_SAID: usize = 1 << 20;
 /// How long what it has said may be on the way when it has ended.
 const REST: Duration = Duration::from_secs(1);
@@ -80,7 +80,7 @@ impl<'a> Hosts<'a> {
     }
 }
 
-/// Whether PHP starts in the same way for both: paths mean nothing to that, unless files are preloaded.
+/// Whether PHP starts in the same way for both: the application's paths mean nothing to that.
 fn start_alike(one: &App, other: &App) -> bool {
     let env = |spec: &'_ Spec| -> Vec<(String, String)> {
         spec.env.iter().filter(|(name, _)| !BOOT_SCRIPT_VARIABLES.contains(&&**name)).cloned().collect()
@@ -129,22 +129,27 @@ fn output(mut command: Command, limit: Duration) -> io::Result<(Option<ExitStatu
     let (sender, over) = mpsc::channel();
     let out = child.stdout.take().map(|pipe| keep(pipe, sender.clone()));
     let err = child.stderr.take().map(|pipe| keep(pipe, sender));
-    let ended = loop {
-        match child.try_wait()? {
-            Some(ended) => break Some(ended),
-            None if by.is_some_and(|by| by <= Instant::now()) => break None,
+    let process =
+        i32::try_from(child.id()).ok().and_then(Pid::from_raw).ok_or(io::ErrorKind::InvalidInput)?;
+    // It is left to be waited for: until then nobody else has its number, by which its group is killed.
+    let how = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT | WaitIdOptions::NOHANG;
+    let in_time = loop {
+        match waitid(WaitId::Pid(process), how)? {
+            Some(_) => break true,
+            None if by.is_some_and(|by| by <= Instant::now()) => break false,
             None => thread::sleep(Duration::from_millis(2)),
         }
     };
-    kill_all(&mut child);
-    child.wait()?;
+    // It, and what it has started.
+    let _ = kill_process_group(process, Signal::KILL);
+    let ended = child.wait()?;
     // All of it is in the pipes. Whom it has started may keep them open.
     while let Ok(()) = over.recv_timeout(REST) {}
     let said = |kept: Option<Arc<Mutex<Vec<u8>>>>| {
         let bytes = kept.map(|kept| take(&mut *kept.lock().unwrap_or_else(PoisonError::into_inner)));
         String::from_utf8_lossy(&bytes.unwrap_or_default()).into_owned()
     };
-    Ok((ended, said(out), said(err)))
+    Ok((in_time.then_some(ended), said(out), said(err)))
 }
 
 /// Reads all that comes of a pipe, keeps the beginning, and says when it is over: to its end, by a thread that this program's end ends.
@@ -163,14 +168,6 @@ fn keep(mut pipe: impl Read + Send + 'static, over: Sender<()>) -> Arc<Mutex<Vec
     kept
 }
 
-/// It, and what it has started.
-fn kill_all(child: &mut Child) {
-    if let Some(group) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
-        let _ = kill_process_group(group, Signal::KILL);
-    }
-    let _ = child.kill();
-}
-
 /// The message by which PHP's start ended, or how it ended without one.
 fn why_not(err: &str, ended: ExitStatus) -> String {
     let fatal = |line: &&str| line.contains("Fatal error:  ") || line.contains("Parse error:  ");
@@ -184,11 +181,7 @@ fn why_not(err: &str, ended: ExitStatus) -> String {
 /// A line that may be shown within one of ours.
 fn short(line: &str) -> String {
     // The host writes the ends of lines within a record so.
-    let line = terminal::plain(&line.replace([LINE_END, '\t'], " "));
-    match line.char_indices().nth(LONGEST_COMPLAINT) {
-        Some((at, _)) => format!("{}…", line.get(..at).unwrap_or(&line)),
-        None => line,
-    }
+    terminal::cut(&terminal::plain(&line.replace([LINE_END, '\t'], " ")), LONGEST_COMPLAINT).into_owned()
 }
 
 /// `HY_LOG_LINE_END` of the host's layout.

@@ -18,9 +18,14 @@ const LONGEST: usize = 300;
 
 /// Words of others within a line: no end of a line, and not endless.
 pub fn word(text: &str) -> String {
-    match text.char_indices().nth(LONGEST) {
-        Some((at, _)) => escaped(text.get(..at).unwrap_or_default()) + "…",
-        None => escaped(text),
+    escaped(&cut(text, LONGEST))
+}
+
+/// The first so many characters, and a sign that there are more.
+pub fn cut(text: &str, most: usize) -> Cow<'_, str> {
+    match text.char_indices().nth(most).and_then(|(at, _)| text.get(..at)) {
+        Some(begin) => Cow::Owned(format!("{begin}…")),
+        None => Cow::Borrowed(text),
     }
 }
 
