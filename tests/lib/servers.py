@@ -9,12 +9,15 @@ each is a context manager:
 
 from __future__ import annotations
 
+import contextlib
+import http.client
 import json
 import os
 import pathlib
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
@@ -382,6 +385,14 @@ class Hayate(Server):
             timeout=timeout * PATIENCE,
             check=False,
         )
+
+    def metrics(self) -> str:
+        """What its control socket says to Prometheus."""
+        with contextlib.closing(http.client.HTTPConnection("localhost")) as connection:
+            connection.sock = socket.socket(socket.AF_UNIX)
+            connection.sock.connect(str(self.control))
+            connection.request("GET", "/metrics")
+            return connection.getresponse().read().decode()
 
     def status(self) -> dict:
         """What `hayate status --json` says."""

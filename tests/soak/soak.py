@@ -13,14 +13,12 @@ import argparse
 import collections
 import contextlib
 import dataclasses
-import http.client
 import json
 import os
 import pathlib
 import random
 import re
 import shutil
-import socket
 import subprocess
 import sys
 import threading
@@ -304,16 +302,6 @@ class SoakServer(Hayate):
         at = command.index("--listen")
         del command[at : at + 2]
         return self._memory.enter(command) if self._memory is not None else command
-
-    def metrics(self) -> str:
-        connection = http.client.HTTPConnection("localhost")
-        connection.sock = socket.socket(socket.AF_UNIX)
-        connection.sock.connect(str(self.control))
-        connection.request("GET", "/metrics")
-        try:
-            return connection.getresponse().read().decode()
-        finally:
-            connection.close()
 
 
 def main() -> int:

@@ -79,6 +79,17 @@ pub fn run(args: &ServeArgs) -> ExitCode {
             describe_files(app);
             continue;
         }
+        if let Some(pool) = &app.pool {
+            say!("  mode        classic, in the workers of '{pool}' (pool)");
+            describe_files(app);
+            let of_pool = plan.with_php().find(|other| other.spec.name == *pool);
+            if let Some((of_pool, Ok(probe))) = of_pool.map(|of_pool| (of_pool, php.probe(of_pool))) {
+                for warning in unmet(&spec.cwd, of_pool, &probe) {
+                    say!("  warning     {warning}");
+                }
+            }
+            continue;
+        }
         match (&spec.mode, &app.recognised) {
             (Mode::Classic, _) => say!("  mode        classic"),
             (Mode::Worker { script }, None) => say!("  mode        worker: {}", terminal::path(script)),
@@ -195,13 +206,11 @@ fn describe_php(built: &str, app: &App, probe: &Probe) {
     if !built.starts_with(&format!("PHP {php},")) {
         say!("              PHP {php} is what is installed, and what runs");
     }
-    let missing =
-        extensions::missing(&app.spec.cwd, &app.spec.ini, &probe.extensions, &probe.complaints, php);
     let unknown = unknown_settings(&app.spec.ini, &probe.settings);
     let complaints = probe.complaints.iter().cloned();
     let released = releases::warnings(php, SystemTime::now()).into_iter();
-    let other = php_required::unmet(&app.spec.cwd, php).into_iter();
-    for warning in released.chain(other).chain(complaints).chain(missing).chain(unknown) {
+    let unmet = unmet(&app.spec.cwd, app, probe).into_iter();
+    for warning in released.chain(complaints).chain(unmet).chain(unknown) {
         say!("  warning     {warning}");
     }
     let mut lines = by_directory(&probe.ini_files);
@@ -210,6 +219,13 @@ fn describe_php(built: &str, app: &App, probe: &Probe) {
     }
     titled("ini files", &lines);
     titled("extensions", &wrapped(&probe.extensions, WIDTH));
+}
+
+/// What the project in a directory asks for and the PHP of an application is not.
+fn unmet(project: &Path, app: &App, probe: &Probe) -> Vec<String> {
+    let missing =
+        extensions::missing(project, &app.spec.ini, &probe.extensions, &probe.complaints, &probe.php);
+    php_required::unmet(project, &probe.php).into_iter().chain(missing).collect()
 }
 
 /// Settings of `[app.ini]` that nobody knows: PHP keeps them for `get_cfg_var()`, and says nothing.

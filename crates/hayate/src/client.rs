@@ -237,6 +237,10 @@ fn describe(status: &Value) -> String {
         out +=
             &format!("\n{}: static files, no PHP, {}\n", text(&site["name"]), text(&site["document_root"]));
     }
+    for app in status["in_pools"].as_array().into_iter().flatten() {
+        let [name, pool, root] = ["name", "pool", "document_root"].map(|key| text(&app[key]));
+        out += &format!("\n{name}: in the workers of {pool}, {root}\n");
+    }
     for app in status["failed"].as_array().into_iter().flatten() {
         out +=
             &format!("\n{}: not served, all requests get 503\n  {}\n", text(&app["name"]), text(&app["why"]));

@@ -185,7 +185,8 @@ pub fn run(args: &ExplainArgs) -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    plan.apps.retain(|app| !app.is_static);
+    // What runs in the workers of another application runs as that does.
+    plan.apps.retain(|app| !app.is_static && app.pool.is_none());
     let outcome = match args.user_of {
         None if users(&plan).len() > 1 => explain_each_user(&plan, args),
         _ => explain_all(&plan, args).and_then(|reports| {

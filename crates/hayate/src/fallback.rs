@@ -303,6 +303,8 @@ pub(crate) mod tests {
             warning: None,
             scripts: None,
             beside: None,
+            pool: None,
+            timeouts_of_others: Vec::new(),
             warmup: vec!["/".into()],
             identity: None,
             spec: Spec {

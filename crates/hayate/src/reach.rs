@@ -132,7 +132,7 @@ pub fn obstacles(plan: &Plan, args: &ServeArgs) -> Vec<Obstacle> {
             )));
         }
         let enters = || cannot_look_into(&app.spec.document_root);
-        if app.runs_php()
+        if app.has_scripts()
             && let Some(why) = as_user(app.identity.as_ref(), enters).flatten()
         {
             found.push(Obstacle::Warning(format!(
@@ -147,7 +147,7 @@ pub fn obstacles(plan: &Plan, args: &ServeArgs) -> Vec<Obstacle> {
                 served.filter(|name| name.ends_with(".php")).map(|name| app.spec.document_root.join(name));
             files.find_map(|file| (file.exists() && access(&file, Access::READ_OK).is_err()).then_some(file))
         };
-        if app.runs_php()
+        if app.has_scripts()
             && let Some(file) = as_user(app.identity.as_ref(), scripts).flatten()
         {
             found.push(Obstacle::Warning(format!(

@@ -63,16 +63,16 @@ pub fn warn_of<'a>(apps: impl Iterator<Item = &'a App>) {
 /// What looks at an application's directory and below its document root, and says what it finds.
 pub fn warnings_of(app: &App) -> impl FnOnce() -> Vec<String> + Send + use<> {
     let (root, deny, hidden) = (app.spec.document_root.clone(), app.closed(), app.hidden());
-    let (known, runs_php) = (app.kept_out_of(), app.runs_php());
+    let (known, has_scripts) = (app.kept_out_of(), app.has_scripts());
     let cwd = app.spec.cwd.clone();
     let user = app.identity.as_ref().map_or_else(|| geteuid().as_raw(), Identity::uid);
     move || {
         let mut found = look(&root, &deny, &hidden);
         let is_new = |below: &PathBuf| !is_known(below, &known);
         found.in_part.retain(is_new);
-        found.no_scripts.retain(|below| runs_php && is_new(below));
+        found.no_scripts.retain(|below| has_scripts && is_new(below));
         let mut warnings = found.warnings();
-        warnings.extend(read_only::warning(&cwd, user).filter(|_| runs_php));
+        warnings.extend(read_only::warning(&cwd, user).filter(|_| has_scripts));
         warnings
     }
 }

@@ -77,7 +77,7 @@ impl Running {
     /// What answers from now on for what an application of an earlier plan has answered for, as the same user, or nobody does: what was sent to
     /// one customer is none of another's business, who may have got its name, its hosts or its code.
     fn successor_of(&self, before: &App) -> Option<&Arc<Generation>> {
-        let apps: Vec<&App> = self.plan.with_php().collect();
+        let apps: Vec<&App> = self.plan.with_scripts().collect();
         let is_there = |app: &App| app.hosts == before.hosts && app.path == before.path;
         let runs_the_same = |app: &App| {
             app.spec.document_root == before.spec.document_root && app.spec.env == before.spec.env
@@ -98,11 +98,13 @@ impl Running {
             }];
         let find = |is_beside: bool| {
             let may = |app: &App| app.identity == before.identity && app.beside.is_some() == is_beside;
-            ways.iter().find_map(|is| apps.iter().position(|app| may(app) && is(app)))
+            ways.iter().find_map(|is| apps.iter().find(|app| may(app) && is(app)))
         };
         // Where no scripts run beside an application any more, it answers for them.
         let beside = if before.beside.is_some() { find(true) } else { None };
-        self.apps.get(beside.or_else(|| find(false))?)
+        let successor = beside.or_else(|| find(false))?;
+        let i = self.plan.with_php().position(|app| app.spec.name == successor.pool())?;
+        self.apps.get(i)
     }
 
     /// Has a generation finish what it serves. Returns how long it may.
@@ -187,6 +189,8 @@ pub struct ServerStatus {
     apps: Vec<AppStatus>,
     /// Sites of static files, for which no PHP runs.
     static_sites: Vec<StaticSite>,
+    /// Applications whose scripts run in the workers of another one.
+    in_pools: Vec<InPool>,
     /// Applications that could not even be tried.
     failed: Vec<FailedApp>,
     /// Generations that were replaced and still finish requests; all those of other fronts count as one.
@@ -198,6 +202,15 @@ pub struct ServerStatus {
 pub struct StaticSite {
     name: String,
     document_root: String,
+}
+
+/// An application whose scripts run in the workers of another one.
+#[derive(Serialize)]
+pub struct InPool {
+    name: String,
+    document_root: String,
+    /// The name of that one.
+    pool: String,
 }
 
 /// An application of which nothing runs.
@@ -382,8 +395,8 @@ impl Server {
         };
         let sites = plan.configured().filter_map(|app| {
             let of = |is: &dyn Fn(&App) -> bool| generations.iter().find(|(app, _)| is(app)).map(ring);
-            let backend = match app.runs_php() {
-                true => of(&|other| other.spec.name == app.spec.name)?,
+            let backend = match app.has_scripts() {
+                true => of(&|other| other.spec.name == app.pool())?,
                 // What answers for one that failed is a rule.
                 false => Backend::Static,
             };
@@ -548,6 +561,11 @@ impl Server {
             document_root: app.spec.document_root.display().to_string(),
         };
         let static_sites = running.plan.apps.iter().filter(|app| app.is_static && app.failed.is_none());
+        let in_pool = |app: &App| {
+            let (name, document_root) = (app.spec.name.clone(), app.spec.document_root.display().to_string());
+            Some(InPool { name, document_root, pool: app.pool.clone()? })
+        };
+        let in_pools = running.plan.apps.iter().filter(|app| app.failed.is_none()).filter_map(in_pool);
         let failed = |app: &App| Some(FailedApp { name: app.spec.name.clone(), why: app.failed.clone()? });
         ServerStatus {
             version: env!("CARGO_PKG_VERSION"),
@@ -561,6 +579,7 @@ impl Server {
             last_reload: running.last_reload.clone(),
             apps,
             static_sites: static_sites.map(site).collect(),
+            in_pools: in_pools.collect(),
             failed: running.plan.apps.iter().filter_map(failed).collect(),
             draining: running.draining.len() + usize::from(self.others.load(Relaxed)),
         }

@@ -245,6 +245,8 @@ pub struct App {
     /// Number of worker processes, `4`, or between a least and a most, `2-8`; 1 to 1024. Default: from 1 to twice the number of processors, 4 at least; at most one for each 64 MB of a memory limit of the cgroup, and one for each four processes that a limit of processes (`pids.max`) leaves besides the server's own. Flag: `--workers`.
     #[schemars(with = "Option<String>")]
     pub workers: Option<Workers>,
+    /// Name of another application of this file, which runs in classic mode: the scripts of this one run in its workers, as several sites share one pool of php-fpm. They have one OPcache, its limit included, one user, and one of everything else that is PHP's, which is written there; hosts, rules, files and `.user.ini` are each one's own. Default: none, workers of its own.
+    pub pool: Option<String>,
     /// PHP version, such as `8.2`, or the path of a host binary. `off`: a site of static files, for which no PHP is started; scripts are 404 there, methods other than GET and HEAD for a file 405, `index` is `index.html`, and `front_controller` may name a page for what is no file. Default: the highest version that is installed. Flag: `--php`.
     pub php: Option<String>,
     /// php.ini in place of the distribution's. Relative to this file. Default: none. Flag: `--php-ini`.

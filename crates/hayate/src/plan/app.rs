@@ -214,6 +214,8 @@ impl AppResolver<'_> {
             warning: None,
             scripts: None,
             beside: None,
+            pool: app.pool.clone(),
+            timeouts_of_others: Vec::new(),
             identity: self.identity(app)?,
             spec: Spec {
                 name: self.name(app, (&given, &given))?,
@@ -286,12 +288,16 @@ impl AppResolver<'_> {
             }
         }
         let is_static = self.is_static(&app);
-        let running = match is_static {
-            true => {
+        let running = match (is_static, &app.pool) {
+            (true, _) => {
                 self.refuse_keys_of_php(&app)?;
                 Running::classic()
             }
-            false => self.running(&app, &root, &document_root, &env)?,
+            (false, Some(pool)) => {
+                self.refuse_keys_of_workers(&app, pool)?;
+                Running::classic()
+            }
+            (false, None) => self.running(&app, &root, &document_root, &env)?,
         };
         if let Some(recognised) = &running.recognised {
             // For the boot script, which lies elsewhere and takes them out again.
@@ -321,7 +327,7 @@ impl AppResolver<'_> {
                 return Err(self.error("deny", why));
             }
         }
-        let host = match is_static {
+        let host = match is_static || app.pool.is_some() {
             true => PathBuf::new(),
             false => php::find(args.php.as_deref().or(app.php.as_deref())).map_err(|why| match args.php {
                 Some(_) => flag(format!("--php: {why}")),
@@ -394,6 +400,8 @@ impl AppResolver<'_> {
             warning: running.warning,
             scripts: None,
             beside: None,
+            pool: app.pool,
+            timeouts_of_others: Vec::new(),
             identity,
             spec: Spec {
                 name,
@@ -439,6 +447,7 @@ impl AppResolver<'_> {
             ("rewind", app.rewind.is_some()),
             ("warmup", app.warmup.is_some()),
             ("workers", app.workers.is_some()),
+            ("pool", app.pool.is_some()),
             ("php_ini", app.php_ini.is_some()),
             ("ini", !app.ini.is_empty()),
             ("admin_ini", !app.admin_ini.is_empty()),

@@ -9,6 +9,7 @@ mod exposed;
 mod front_controller;
 mod limits;
 mod mode;
+mod pool;
 mod published;
 mod rules;
 mod scripts;
@@ -161,6 +162,12 @@ pub struct App {
     /// It is that application, beside the one of this name: it answers for these scripts and nothing else.
     #[serde(default)]
     pub beside: Option<String>,
+    /// Its scripts run in the workers of the application of this name, which answers for user, settings and limits of PHP.
+    #[serde(default)]
+    pub pool: Option<String>,
+    /// How long rules let requests run of applications whose scripts run in its workers.
+    #[serde(default)]
+    pub timeouts_of_others: Vec<Duration>,
     /// Its own paths that are requested before the snapshot is taken, in order.
     pub warmup: Vec<String>,
     /// Whom its processes become.
@@ -174,12 +181,23 @@ impl App {
     /// answer that its client takes slowly.
     pub fn patience(&self) -> Duration {
         let limits = self.rules.iter().filter_map(|rule| rule.timeout).chain(self.spec.request_timeout);
+        let limits = limits.chain(self.timeouts_of_others.iter().copied());
         limits.filter(|limit| *limit < ALWAYS).fold(REPLACED, Duration::max)
     }
 
     /// Whether there are processes of its own.
     pub fn runs_php(&self) -> bool {
+        self.has_scripts() && self.pool.is_none()
+    }
+
+    /// Whether scripts of it run, in processes of its own or in those of another application.
+    pub fn has_scripts(&self) -> bool {
         !self.is_static && self.failed.is_none()
+    }
+
+    /// The application in whose workers its scripts run.
+    pub fn pool(&self) -> &str {
+        self.pool.as_deref().unwrap_or(&self.spec.name)
     }
 }
 
@@ -357,6 +375,7 @@ impl Plan {
         {
             return Err(first);
         }
+        pool::share(source, &mut apps, strictness == Strictness::EachByItself)?;
         reports("scripts beside applications");
         scripts::find(&mut apps, &recognised);
         for app in apps.iter_mut().filter(|app| app.failed.is_none()) {
@@ -467,6 +486,11 @@ impl Plan {
     /// The applications that run PHP, in order.
     pub fn with_php(&self) -> impl Iterator<Item = &App> {
         self.apps.iter().filter(|app| app.runs_php())
+    }
+
+    /// The applications whose scripts run, whether or not in workers of their own.
+    pub fn with_scripts(&self) -> impl Iterator<Item = &App> {
+        self.apps.iter().filter(|app| app.has_scripts())
     }
 
     /// The same for a front, and all applications.

@@ -11,7 +11,7 @@ use crate::{
 };
 
 /// A directory with `hayate.toml`, `site/public/index.php` and a stand-in for the host binary, which is only looked for here.
-fn fixture() -> tempfile::TempDir {
+pub(crate) fn fixture() -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     fs::create_dir_all(dir.path().join("site/public")).unwrap();
     fs::write(dir.path().join("site/public/index.php"), "").unwrap();
@@ -114,12 +114,21 @@ fn fuzz_configurations() {
     assert!(served > 0, "all were refused");
 }
 
-fn plan(dir: &Path, text: &str, change: impl FnOnce(&mut ServeArgs)) -> Result<Plan, String> {
+pub(crate) fn plan(dir: &Path, text: &str, change: impl FnOnce(&mut ServeArgs)) -> Result<Plan, String> {
+    plan_as(dir, text, Strictness::All, change)
+}
+
+pub(crate) fn plan_as(
+    dir: &Path,
+    text: &str,
+    strictness: Strictness,
+    change: impl FnOnce(&mut ServeArgs),
+) -> Result<Plan, String> {
     let mut args = ServeArgs { php: Some("/bin/true".into()), ..ServeArgs::default() };
     change(&mut args);
     let path = dir.join("hayate.toml");
     let (source, file) = Source::parse(&path, text.into()).map_err(|e| e.to_string())?;
-    Plan::from(&source, file, &args, Strictness::All, &mut |_| {})
+    Plan::from(&source, file, &args, strictness, &mut |_| {})
         .map_err(|e| e.to_string().replace(&*path.to_string_lossy(), "hayate.toml"))
 }
 

@@ -75,6 +75,16 @@ pub(super) fn announce(plan: &Plan, apps: &[Arc<Generation>], control: Option<&P
             text += &format!("    what is no file: {otherwise}\n");
             continue;
         }
+        if let Some(pool) = &app.pool {
+            let FrontController { script, why } = &app.front_controller;
+            text += &format!(
+                "  {}: {}, classic mode, in the workers of {pool}\n    what is no file: {} ({why})\n",
+                spec.name,
+                terminal::path(&spec.document_root),
+                script.as_deref().unwrap_or("404")
+            );
+            continue;
+        }
         let Some(generation) = generations.next() else { continue };
         let status = generation.status();
         let mode = match &spec.mode {
