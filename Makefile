@@ -223,6 +223,9 @@ install: ## Install below PREFIX=/usr/local what make build has built; DESTDIR f
 	cd lab && find . -type f -exec install -D -m 644 {} $(abspath $(DESTDIR)$(PREFIX))/share/hayate/lab/{} \;
 	install -d $(DESTDIR)$(PREFIX)/share/doc/hayate/docs && install -m 644 README.md LICENSE $(DESTDIR)$(PREFIX)/share/doc/hayate
 	install -m 644 docs/*.md $(DESTDIR)$(PREFIX)/share/doc/hayate/docs
+	# Links lead to where things lie now, or are none: tests stay with the source.
+	sed -i 's|](\.\./lab/|](../../../hayate/lab/|g' $(DESTDIR)$(PREFIX)/share/doc/hayate/docs/*.md
+	sed -i 's|\[\([^]]*\)\](tests/[^)]*)|\1|g' $(DESTDIR)$(PREFIX)/share/doc/hayate/README.md
 	install -d $(addprefix $(DESTDIR)$(PREFIX)/,lib/systemd/system share/man/man1 share/man/man5 \
 		share/bash-completion/completions share/zsh/site-functions share/fish/vendor_completions.d)
 	sed 's|/usr/local/bin/|$(PREFIX)/bin/|; s|/etc/hayate/|$(SYSCONFDIR)/hayate/|' packaging/hayate.service \

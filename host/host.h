@@ -72,6 +72,7 @@ struct options {
 	bool development;
 	bool probe;             /* say what this kernel and these settings allow, and exit */
 	char *ini;              /* lines of php.ini, over the files */
+	const char **ini_names; /* what they set; NULL ends them */
 	const char **fixed_ini; /* names of settings that PHP code may not change */
 	size_t fixed_ini_count;
 	const char **env; /* K=V */

@@ -152,6 +152,21 @@ static void fix_ini(void)
 	}
 }
 
+/* PHP keeps these for get_cfg_var(), and says nothing of them. */
+static void warn_of_unknown_ini(void)
+{
+	for (const char **name = options.ini_names; *name != NULL; name++) {
+		size_t len = strlen(*name);
+		bool is_list = strcmp(*name, "extension") == 0 || strcmp(*name, "zend_extension") == 0;
+		if (!is_list && zend_hash_str_find_ptr(EG(ini_directives), *name, len) == NULL) {
+			log_format("ini: neither PHP nor an extension that is loaded knows '%s', so it is in vain unless the "
+			           "application asks "
+			           "get_cfg_var() for it; hayate check says which setting has a name like it",
+			           *name);
+		}
+	}
+}
+
 static bool start_php(char **argv)
 {
 	zend_signal_startup();
@@ -280,6 +295,7 @@ int main(int argc, char **argv)
 	if (!start_php(argv)) {
 		zygote_failed("PHP could not start; its messages are in the log above");
 	}
+	warn_of_unknown_ini();
 	const char *not_fit = options.rewind == REWIND_OFF || options.rewind == REWIND_FORK ? NULL : extensions_unsafe();
 	if (not_fit != NULL) {
 		zygote_boot_again(HY_AGAIN_FORK, not_fit);

@@ -185,6 +185,8 @@ void options_parse(int argc, char **argv)
 	options.env = calloc((size_t)argc + 1, sizeof *options.env);
 	options.ini_env = calloc((size_t)argc + 1, sizeof *options.ini_env);
 	options.fixed_ini = calloc((size_t)argc + 1, sizeof *options.fixed_ini);
+	options.ini_names = calloc((size_t)argc + 1, sizeof *options.ini_names);
+	size_t ini_count = 0;
 	options.warmup = calloc((size_t)argc + 1, sizeof *options.warmup);
 	options.compared = calloc((size_t)argc + 1, sizeof *options.compared);
 	options.no_new_privileges = true;
@@ -210,6 +212,7 @@ void options_parse(int argc, char **argv)
 			break;
 		case INI:
 			append_ini(optarg);
+			options.ini_names[ini_count++] = strndup(optarg, strcspn(optarg, "="));
 			break;
 		case PHP_INI:
 			options.php_ini = optarg;

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -51,6 +52,13 @@ def test_all_parts_are_installed(prefix: pathlib.Path) -> None:
     source, installed = REPOSITORY / "lab", prefix / "share/hayate/lab"
     files = {path.relative_to(source) for path in source.rglob("*") if path.is_file()}
     assert files == {path.relative_to(installed) for path in installed.rglob("*") if path.is_file()}
+
+
+def test_links_of_the_installed_documentation_lead_somewhere(prefix: pathlib.Path) -> None:
+    docs = prefix / "share/doc/hayate"
+    links = [(file, link) for file in docs.rglob("*.md") for link in re.findall(r"\]\(([^)#\s]+)", file.read_text())]
+    assert len(links) > 100
+    assert not [(file, link) for file, link in links if "://" not in link and not (file.parent / link).exists()]
 
 
 def test_the_installed_lab_measures_the_installed_server(prefix: pathlib.Path) -> None:

@@ -12,6 +12,8 @@ import pytest
 from lib.process import free_port, temporary_directory
 from lib.servers import ROOT, hayate_binary
 
+from . import frameworks
+
 pytestmark = pytest.mark.skipif(not ROOT, reason="only root changes to other users")
 USER = "www-data"
 
@@ -127,6 +129,41 @@ def test_settings_that_php_does_not_know_are_named(place: pathlib.Path) -> None:
     assert said.check.returncode == 0 and len(lines) == 2, said.text
     assert any("knows 'memory_limt'; did you mean memory_limit?" in line for line in lines)
     assert any("'my.own'" in line and "get_cfg_var()" in line for line in lines)
+    log = said.serve.stdout + said.serve.stderr
+    assert log.count("ini: neither PHP nor") == 2 and "'memory_limt'" in log and "'my.own'" in log, log
+
+
+def test_of_an_htaccess_that_somebody_has_seen_nothing_more_is_said(place: pathlib.Path) -> None:
+    site = place / "outer/site"
+    texts = {"": "RewriteRule \\.sql$ - [F]", "names": '<FilesMatch "\\.txt$">\nRequire all denied\n</FilesMatch>', "files": "php_flag engine off",
+             "closed": "Require all denied"}
+    for folder, text in texts.items():
+        (site / folder).mkdir(exist_ok=True)
+        (site / folder / ".htaccess").write_text(text + "\n")
+    said = Said(place)
+    for words in ('htaccess_seen = ["/names"]', 'htaccess_seen = ["/files"]', 'htaccess_seen = ["/"]', 'deny = ["/closed"]'):
+        assert words in said.check.stdout and words in said.serve.stdout + said.serve.stderr, (words, said.text)
+    said = Said(place, "", 'htaccess_seen = ["/", "/names", "/files", "/closed"]')
+    assert "htaccess" not in said.check.stdout, said.text
+    said = Said(place, "", 'htaccess_seen = ["names"]')
+    assert said.check.returncode == 2 and "htaccess_seen: 'names' must begin with a slash" in said.check.stderr, said.text
+
+
+@pytest.mark.parametrize("make", [frameworks.laravel, lambda place: frameworks.symfony(place, runtime=True)], ids=["laravel", "symfony"])
+def test_directories_that_the_framework_cannot_write_to_are_named(place: pathlib.Path, make) -> None:
+    project = make(place / "outer")
+    told = {"laravel": ["storage", "storage/framework/sessions", "storage/framework/views", "storage/logs", "bootstrap/cache"], "symfony": ["var"]}
+    told = [project / below for below in told[project.name]]
+    [directory.mkdir(parents=True, exist_ok=True) for directory in told]
+    shutil.rmtree(project / "var/cache", ignore_errors=True)
+    command = [hayate_binary(), "check", project, "--user", USER]
+    def warnings() -> list[str]:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        return [line for line in done.stdout.splitlines() if "may not write to" in line]
+    assert [" and ".join(map(str, told)) in line for line in warnings()] == [True], warnings()
+    for directory in told:
+        shutil.chown(directory, USER)
+    assert warnings() == []
 
 
 def test_folders_that_kirbys_rules_close_are_named(place: pathlib.Path) -> None:

@@ -68,6 +68,26 @@ regex = "^/to-other"
 redirect = "https://other.test$path?"
 
 [[app.rule]]
+path = "/said"
+respond = "said: {{\\"a\\": 1}}\\n"
+
+[[app.rule]]
+path = ["/empty", "/sub/empty.php"]
+respond = ""
+status = 204
+
+[[app.rule]]
+path = "/typed"
+respond = "[]"
+status = 404
+headers = {{ set = {{ Content-Type = "application/json" }} }}
+
+[[app.rule]]
+path = "/for-us"
+allow = ["192.0.2.0/24"]
+respond = "for us"
+
+[[app.rule]]
 path = "/page"
 regex = "^/page/(.+)$"
 rewrite = "/show.php?page=$1"
@@ -190,6 +210,20 @@ def test_redirects(server) -> None:
     for evil in ["/old//evil.test", "/old/%5Cevil.test", "/old/%0d%0aSet-Cookie:%20a=b"]:
         location = ask(server, evil).header("location")
         assert location is not None and location.startswith("/new/") and "\\" not in location
+
+
+def test_answers_of_their_own(server) -> None:
+    text = b'said: {"a": 1}\n'
+    for method, body in [("GET", b""), ("POST", b"x" * 100_000), ("HEAD", b"")]:
+        answer = ask(server, "/said/x?y", method=method, body=body)
+        assert (answer.status, answer.header("content-type"), answer.header("content-length")) == (200, "text/plain; charset=utf-8", str(len(text)))
+        assert answer.body == (b"" if method == "HEAD" else text) and answer.values("x-rule") == ["one"]
+    for target in ["/empty", "/sub/empty.php"]:
+        answer = ask(server, target)
+        assert (answer.status, answer.body, answer.header("content-type"), answer.header("content-length")) == (204, b"", None, None)
+    answer = ask(server, "/typed")
+    assert (answer.status, answer.values("content-type"), answer.body) == (404, ["application/json"], b"[]")
+    assert ask(server, "/for-us").status == 403
 
 
 def test_rewrites_keep_what_was_asked_for(server) -> None:

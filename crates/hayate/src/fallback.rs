@@ -288,6 +288,7 @@ pub(crate) mod tests {
             sendfile_roots: None,
             charset: None,
             deny: Vec::new(),
+            htaccess_seen: Vec::new(),
             compression: None,
             hidden_files: Vec::new(),
             rules: Vec::new(),

@@ -82,8 +82,9 @@ pub fn find(wanted: Option<&str>) -> Result<PathBuf, String> {
             .find_map(|place| hosts_in(&place).into_iter().max().map(|(_, path)| path))
             .ok_or_else(|| {
                 format!(
-                    "there is no host such as {PREFIX}8.4 beside hayate, in ../lib/hayate or in PATH; install Hayate's package for \
-                     the PHP that is here, or build it with `make -C host` and copy host/build/{PREFIX}8.4 there"
+                    "there is no host ({PREFIX}8.2, {PREFIX}8.4, …) beside hayate, in ../lib/hayate or in PATH; install Hayate's package \
+                     for the PHP that is here, hayate-php8.2 on Debian 12 and hayate-php8.4 on Debian 13, or build it with \
+                     `make -C host` and copy what is then in host/build there"
                 )
             }),
     }

@@ -1,4 +1,5 @@
-//! What the users of a plan can reach: whether the front may write the access log, and PHP enter its application's directory.
+//! What the users of a plan can reach: whether the front may write the access log, and PHP enter its application's directory and write where
+//! its framework does.
 //!
 //! It is looked at as that user, by a thread which becomes it: the kernel says what holds, access control lists included. Where only root
 //! could do that nothing is said. Nothing is made or opened. It is for `hayate check`: when a server starts, the front and PHP say it
@@ -23,6 +24,7 @@ use crate::{
     config::{AccessLogTo, Source, Step},
     plan::{App, Plan},
     privileges::{self, Identity},
+    terminal,
 };
 
 /// What stands in the way.
@@ -157,8 +159,41 @@ pub fn obstacles(plan: &Plan, args: &ServeArgs) -> Vec<Obstacle> {
                 file.display()
             )));
         }
+        let closed = || closed_to_writers(&app.spec.cwd);
+        if app.has_scripts()
+            && let Some(places) = as_user(app.identity.as_ref(), closed).filter(|places| !places.is_empty())
+        {
+            let user = who(app.identity.as_ref());
+            found.push(Obstacle::Warning(format!(
+                "PHP of '{}', which runs as {user}, may not write to {}, as the framework of this project needs: give that user these directories \
+                 (chown -R), or the right",
+                app.spec.name,
+                places.iter().map(|place| terminal::path(place)).collect::<Vec<_>>().join(" and ")
+            )));
+        }
     }
     found
+}
+
+/// Directories of a project that its framework writes to, and this process may not.
+fn closed_to_writers(project: &Path) -> Vec<PathBuf> {
+    let is_there = |below: &str| project.join(below).exists();
+    let written: &[&str] = if is_there("artisan") && is_there("bootstrap/app.php") {
+        &[
+            "storage",
+            "storage/framework/sessions",
+            "storage/framework/views",
+            "storage/logs",
+            "bootstrap/cache",
+        ]
+    } else if is_there("bin/console") && is_there("src/Kernel.php") && !is_there("var/cache/prod") {
+        // What is warmed up before, as in an image that is read-only, needs nothing.
+        &["var", "var/cache"]
+    } else {
+        &[]
+    };
+    let places = written.iter().map(|below| project.join(below)).filter(|place| place.is_dir());
+    places.filter(|place| access(place, Access::WRITE_OK | Access::EXEC_OK).is_err()).collect()
 }
 
 /// For people.

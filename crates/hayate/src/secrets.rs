@@ -64,11 +64,14 @@ pub fn warn_of<'a>(apps: impl Iterator<Item = &'a App>) {
 pub fn warnings_of(app: &App) -> impl FnOnce() -> Vec<String> + Send + use<> {
     let (root, deny, hidden) = (app.spec.document_root.clone(), app.closed(), app.hidden());
     let (known, has_scripts) = (app.kept_out_of(), app.has_scripts());
-    let cwd = app.spec.cwd.clone();
+    let (cwd, seen) = (app.spec.cwd.clone(), app.htaccess_seen.clone());
     let user = app.identity.as_ref().map_or_else(|| geteuid().as_raw(), Identity::uid);
     move || {
         let mut found = look(&root, &deny, &hidden);
-        let is_new = |below: &PathBuf| !is_known(below, &known);
+        let is_seen = |below: &Path| seen.iter().any(|path| Path::new(path) == Path::new("/").join(below));
+        let is_new = |below: &PathBuf| !is_known(below, &known) && !is_seen(below);
+        found.has_rules &= !is_seen(Path::new(""));
+        found.closed.retain(|below| !is_seen(below));
         found.in_part.retain(is_new);
         found.no_scripts.retain(|below| has_scripts && is_new(below));
         let mut warnings = found.warnings();
@@ -304,21 +307,23 @@ impl Secrets {
         if !self.in_part.is_empty() {
             out.push(format!(
                 "the .htaccess of {} below {root} restricts access in a way that Hayate does not read (passwords, addresses, names, conditions): look \
-                 at it, and write what it means: deny = [\"/…\"] for a whole directory, or a rule with deny, allow or basic_auth",
-                Directories(&self.in_part)
+                 at it, and write what it means: deny = [\"/…\"] for a whole directory, or a rule with deny, allow or basic_auth; then {}",
+                Directories(&self.in_part),
+                Seen(&self.in_part)
             ));
         }
         if !self.no_scripts.is_empty() {
             out.push(format!(
                 "the .htaccess of {} below {root} keeps scripts from running for Apache, and Hayate reads no .htaccess: if visitors can put files \
-                 there, write a rule with that path, regex = \"(?i)\\\\.(php\\\\d?|phtml|phar)$\" and deny = 403",
-                Directories(&self.no_scripts)
+                 there, write a rule with that path, regex = \"(?i)\\\\.(php\\\\d?|phtml|phar)$\" and deny = 403; then {}",
+                Directories(&self.no_scripts),
+                Seen(&self.no_scripts)
             ));
         }
         if self.has_rules {
             out.push(format!(
                 "the .htaccess of {root} closes files or directories by rules for their names (RewriteRule with [F] or to a script, <Files>, RedirectMatch), and \
-                 Hayate reads no .htaccess: see which, and write deny = [\"/…\"] for them, or a rule"
+                 Hayate reads no .htaccess: see which, and write deny = [\"/…\"] for them, or a rule; then htaccess_seen = [\"/\"]"
             ));
         }
         if self.unseen {
@@ -353,6 +358,17 @@ impl fmt::Display for Directories<'_> {
             0 => Ok(()),
             more => write!(f, " and {more} more"),
         }
+    }
+}
+
+/// The key by which nothing more is said of some.
+struct Seen<'a>(&'a [PathBuf]);
+
+impl fmt::Display for Seen<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let first = self.0.first().map(|path| shown(path)).unwrap_or_default();
+        let more = if self.0.len() > 1 { ", …" } else { "" };
+        write!(f, "htaccess_seen = [\"/{first}\"{more}]")
     }
 }
 

@@ -28,6 +28,8 @@ use std::{
     time::Duration,
 };
 
+use bytes::Bytes;
+use hayate_http::Answer;
 use ipnet::IpNet;
 use parking_lot::Mutex;
 use rustix::time::{ClockId, clock_gettime};
@@ -36,7 +38,7 @@ use smallvec::SmallVec;
 use crate::{
     disk::Place,
     dynamic::{Client, NoAnswer, no_answer},
-    reply::{Reply, set},
+    reply::{Body, Reply, set},
     site::{Backend, Elsewhere, FileRules, Inside, Lately, Site},
 };
 
@@ -57,6 +59,12 @@ pub use self::{
     names::{HIDDEN_FILES, Hidden},
     spec::{AuthSpec, Fault, HeadersSpec, RateBy, RateSpec, RuleSpec},
 };
+
+/// The status of an answer that has no body.
+const NO_CONTENT: u16 = 204;
+
+/// Bytes of an answer that stands in a rule.
+const MOST_TEXT: usize = 64 << 10;
 
 /// Rules of one site at most.
 const MOST: usize = 1000;
@@ -132,6 +140,7 @@ enum Then {
     Redirect(u16, Target),
     Rewrite(Target),
     Alias(Arc<Site>),
+    Respond(u16, Bytes),
 }
 
 /// A request that may go on.
@@ -242,6 +251,9 @@ impl Rules {
                             Then::Redirect(status, to) => {
                                 return redirect(*status, &to.location(&given)).map(Verdict::Answer);
                             }
+                            Then::Respond(status, text) => {
+                                return Ok(Verdict::Answer(respond(*status, text)));
+                            }
                             Then::Rewrite(to) => {
                                 let new = to.rewritten(&given);
                                 next = Some(
@@ -318,7 +330,7 @@ impl Rules {
                     if let Some(found) = &fit.asked {
                         match &rule.then {
                             Then::Next | Then::Deny(_) => {}
-                            Then::Redirect(..) | Then::Alias(_) => return None,
+                            Then::Redirect(..) | Then::Alias(_) | Then::Respond(..) => return None,
                             Then::Rewrite(to) => {
                                 next =
                                     Some(to.rewritten(&found.given(query.as_deref(), "", &self.prefix))?);
@@ -369,6 +381,16 @@ fn redirect(status: u16, location: &[u8]) -> Result<Box<Reply>, NoAnswer> {
     Ok(reply)
 }
 
+/// Text, unless the rule's `headers` say otherwise.
+fn respond(status: u16, text: &Bytes) -> Box<Reply> {
+    if status == NO_CONTENT {
+        return Reply::new(Answer::new(status), Body::None);
+    }
+    let mut reply = Reply::new(Answer::new(status), Body::Full(text.clone()));
+    set(&mut reply.answer, "content-type", "text/plain; charset=utf-8");
+    reply
+}
+
 /// ns of a clock that never goes back.
 fn now() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
@@ -384,13 +406,14 @@ impl Rule {
             ("rewrite", spec.rewrite.is_some()),
             ("deny", spec.deny.is_some()),
             ("alias", spec.alias.is_some()),
+            ("respond", spec.respond.is_some()),
         ];
         let mut wanted = thens.iter().filter(|(_, wanted)| *wanted).map(|(key, _)| *key);
         if let (Some(one), Some(other)) = (wanted.next(), wanted.next()) {
             return Err((
                 other,
                 format!(
-                    "a rule does one of redirect, rewrite, deny and alias, and this one has {one} as well; write two rules"
+                    "a rule does one of redirect, rewrite, deny, alias and respond, and this one has {one} as well; write two rules"
                 ),
             ));
         }
@@ -428,7 +451,7 @@ impl Rule {
             stop: spec.stop,
         };
         if rule.does_nothing() {
-            let keys = "allow, rate, basic_auth, max_body, timeout, headers, cache_control, rewrite, redirect, deny, alias or stop";
+            let keys = "allow, rate, basic_auth, max_body, timeout, headers, cache_control, rewrite, redirect, deny, alias, respond or stop";
             return Err(("rule", format!("it says when, and not what: add {keys}")));
         }
         Ok(rule)
@@ -511,8 +534,27 @@ impl Then {
         let target = |key, text: &str, redirect| {
             Target::parse(text, redirect, |group| when.has_group(group)).map_err(|why| (key, why))
         };
-        if spec.status.is_some() && spec.redirect.is_none() {
-            return Err(("status", "it belongs to redirect; write deny = 404 to refuse".into()));
+        if spec.status.is_some() && spec.redirect.is_none() && spec.respond.is_none() {
+            let why = "it belongs to redirect and to respond; write deny = 404 to refuse, or respond = \"\" for an answer without more";
+            return Err(("status", why.into()));
+        }
+        if let Some(text) = &spec.respond {
+            let status = spec.status.unwrap_or(200);
+            if !matches!(status, 200..=204 | 400..=599) {
+                let why = format!("{status} is no status of a whole answer; write 200 to 204 or 400 to 599");
+                return Err(("status", why));
+            }
+            if status == NO_CONTENT && !text.is_empty() {
+                return Err((
+                    "respond",
+                    format!("an answer with {status} has no body; write respond = \"\""),
+                ));
+            }
+            if text.len() > MOST_TEXT {
+                let why = format!("{} bytes; {MOST_TEXT} are possible, and a file is for more", text.len());
+                return Err(("respond", why));
+            }
+            return Ok(Then::Respond(status, Bytes::copy_from_slice(text.as_bytes())));
         }
         if let Some(text) = &spec.redirect {
             let status = spec.status.unwrap_or(302);

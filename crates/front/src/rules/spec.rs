@@ -39,7 +39,9 @@ pub struct RuleSpec {
     pub rewrite: Option<String>,
     /// Where the visitor is sent.
     pub redirect: Option<String>,
-    /// Status of a redirect.
+    /// The body of an answer of its own.
+    pub respond: Option<String>,
+    /// Status of a redirect, or of such an answer.
     pub status: Option<u16>,
     /// Status of a refusal.
     pub deny: Option<u16>,

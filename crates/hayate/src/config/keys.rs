@@ -219,6 +219,8 @@ pub struct App {
     pub path: Option<String>,
     /// Paths that answer nobody, with all that is below them, and what is packed beside them (`/a.json.gz` of `/a.json`), such as `["/data", "/conf"]`: 404, for files and scripts, whatever leads there: an index of a directory, the front controller, a rewrite; also below a rule's `alias`. For patterns write a rule with `glob` and `deny`. `hayate check` names those that a `.htaccess` closes for Apache. `X-Accel-Redirect` and `X-Sendfile` may lead there if `sendfile_roots` is set. Default: none.
     pub deny: Option<OneOrMany>,
+    /// Directories of the document root whose `.htaccess` you have looked at, and whose rules are written here where they are needed, such as `["/", "/lib"]`: nothing is said of these any more, at the start or by `hayate check`. Default: none.
+    pub htaccess_seen: Option<OneOrMany>,
     /// Names that are tried in a directory. Default: `["index.php", "index.html"]`.
     pub index: Option<OneOrMany>,
     /// Script below the document root that answers what is no file, whatever its name ends in, as with nginx's `try_files $uri $uri/ /index.php`; without one that is 404. By itself `index.php` is one where the document root is called `public` or `web`, for Symfony, Laravel, WordPress and Drupal, where a `.htaccess` sends all to it, and in worker mode (there else the worker script); `""` is for none, and `hayate check` says which it is and why. Default: see there. Flag: `--front-controller`.
@@ -330,7 +332,9 @@ pub struct Rule {
     pub rewrite: Option<String>,
     /// Sends the visitor to a path or a URL: `/new/$1`, `https://example.org$path`. The query as with `rewrite`. Default: none.
     pub redirect: Option<String>,
-    /// Status of `redirect`: 301, 302, 303, 307 or 308. Default: `302`.
+    /// Answers with this text, `""` for none, at most 64 KB: `text/plain`, unless `headers` set another Content-Type. Default: none.
+    pub respond: Option<String>,
+    /// Status of `redirect`: 301, 302, 303, 307 or 308; or of `respond`: 200 to 204 or 400 to 599. Default: `302`, and `200` of `respond`.
     pub status: Option<u16>,
     /// Refuses with this status, 400 to 599, such as 403 or 404. Default: none.
     pub deny: Option<u16>,

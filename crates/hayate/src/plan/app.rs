@@ -198,6 +198,7 @@ impl AppResolver<'_> {
             sendfile_roots: None,
             charset: None,
             deny: Vec::new(),
+            htaccess_seen: Vec::new(),
             compression: None,
             hidden_files: Vec::new(),
             rules: Vec::new(),
@@ -327,6 +328,10 @@ impl AppResolver<'_> {
                 return Err(self.error("deny", why));
             }
         }
+        let htaccess_seen = app.htaccess_seen.map(OneOrMany::into_vec).unwrap_or_default();
+        for path in htaccess_seen.iter().filter(|path| *path != "/") {
+            self.is_path("htaccess_seen", path, "/lib, or / for the document root's own")?;
+        }
         let host = match is_static || app.pool.is_some() {
             true => PathBuf::new(),
             false => php::find(args.php.as_deref().or(app.php.as_deref())).map_err(|why| match args.php {
@@ -380,6 +385,7 @@ impl AppResolver<'_> {
             sendfile_roots,
             charset,
             deny,
+            htaccess_seen,
             compression: self.compression.filter(|_| app.compress.unwrap_or(true)).cloned(),
             hidden_files,
             rules,

@@ -120,6 +120,9 @@ pub struct App {
     pub sendfile_roots: Option<Vec<PathBuf>>,
     /// Paths of the document root that answer nobody.
     pub deny: Vec<String>,
+    /// Directories of the document root whose .htaccess is not told of.
+    #[serde(default)]
+    pub htaccess_seen: Vec<String>,
     /// Encoding that static text files say they have.
     pub charset: Option<String>,
     /// Which of its answers are compressed, if some are.

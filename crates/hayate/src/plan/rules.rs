@@ -94,6 +94,7 @@ impl AppResolver<'_> {
                 cache_control: rule.cache_control,
                 rewrite: rule.rewrite,
                 redirect: rule.redirect,
+                respond: rule.respond,
                 status: rule.status,
                 deny: rule.deny,
                 alias: alias.transpose()?,
@@ -202,7 +203,7 @@ mod tests {
             ("deny = 200", "hayate.toml:5: rule 1: deny: 200 refuses nothing"),
             (
                 "deny = 403\nredirect = '/x'",
-                "rule 1: deny: a rule does one of redirect, rewrite, deny and alias",
+                "rule 1: deny: a rule does one of redirect, rewrite, deny, alias and respond",
             ),
             ("redirect = 'x'", "hayate.toml:5: rule 1: redirect: 'x' is no target"),
             (
@@ -210,7 +211,13 @@ mod tests {
                 "hayate.toml:5: rule 1: redirect: '/$1': $1 is none of $path, $host and the groups",
             ),
             ("redirect = '/x'\nstatus = 200", "hayate.toml:6: rule 1: status: 200 is no redirect"),
-            ("status = 404", "hayate.toml:5: rule 1: status: it belongs to redirect"),
+            ("status = 404", "hayate.toml:5: rule 1: status: it belongs to redirect and to respond"),
+            (
+                "respond = ''\nstatus = 301",
+                "hayate.toml:6: rule 1: status: 301 is no status of a whole answer",
+            ),
+            ("respond = 'x'\nstatus = 204", "hayate.toml:5: rule 1: respond: an answer with 204 has no body"),
+            ("respond = 'x'\ndeny = 403", "hayate.toml:5: rule 1: respond: a rule does one of redirect"),
             ("rewrite = 'https://a/b'", "hayate.toml:5: rule 1: rewrite: 'https://a/b' is no target"),
             ("path = '/f'\nalias = 'nowhere'", "hayate.toml:6: rule 1: alias: nowhere is no directory"),
             ("path = '/f'\nalias = '/etc'", "/etc "),

@@ -110,7 +110,10 @@ impl App {
             let of_anybody = rule.header.is_empty() && rule.address.is_empty();
             by_path_alone
                 && of_anybody
-                && (rule.deny.is_some() || rule.rewrite.is_some() || rule.redirect.is_some())
+                && (rule.deny.is_some()
+                    || rule.rewrite.is_some()
+                    || rule.redirect.is_some()
+                    || rule.respond.is_some())
         };
         let by_rules = self.rules.iter().filter(for_all).flat_map(|rule| &rule.path);
         self.deny.iter().chain(by_rules).filter(|path| *path != "/").cloned().collect()
@@ -123,6 +126,7 @@ impl App {
                 || rule.allow.is_some()
                 || rule.basic_auth.is_some()
                 || rule.redirect.is_some()
+                || rule.respond.is_some()
         };
         let of_rule = |rule: &RuleSpec| {
             let of: Vec<String> =
