@@ -310,3 +310,11 @@ def test_classic_mode_is_compared_with_nothing(site) -> None:
     report = reports(site)
     assert report["mode"] == "classic" and report["not_compared"] == []
     assert "not compared" not in explain(site).stdout
+
+
+def test_classic_mode_is_explained_by_what_it_has(site) -> None:
+    (site / "index.php").write_text("<?php if (isset($_GET['to'])) { header(\"Location: /there\"); }")
+    said = explain(site, "--url", "/", "--url", "/?to=1").stdout
+    assert "CPU µs  path" in said and "pages" not in said and "scan" not in said
+    assert "  /?to=1 → /there" in said
+    assert "Each request starts afresh, as under php-fpm" in said

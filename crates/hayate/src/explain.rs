@@ -468,13 +468,13 @@ async fn sample(generation: &Generation, socket: &Path, address: &Address, path:
     let totals = || generation.status().rewind.map(|rewind| rewind.totals).unwrap_or_default();
     let ended = || generation.status().restarts.values().sum::<u64>();
     let (mut times, mut costs) = (Vec::new(), Vec::new());
-    let (mut status, mut bytes, mut hot_pages, mut cpu) = (0, 0, 0, Vec::new());
+    let (mut last, mut hot_pages, mut cpu) = (Got::default(), 0, Vec::new());
     for _ in 0..REPETITIONS {
         let worker = generation.status().workers.first().map_or(0, |worker| worker.pid);
         let cpu_before = cpu_at_rest(worker).await;
         let (before, ended_before) = (totals(), ended());
         let start = Instant::now();
-        (status, bytes) = get(socket, address, path).await?;
+        last = get(socket, address, path).await?;
         times.push(start.elapsed());
         let patience = Instant::now() + Duration::from_millis(if rewinds { 1000 } else { 0 });
         while totals().rewinds == before.rewinds && ended() == ended_before && Instant::now() < patience {
@@ -487,7 +487,7 @@ async fn sample(generation: &Generation, socket: &Path, address: &Address, path:
         }
         hot_pages = hot_pages.max(generation.status().rewind.map_or(0, |rewind| rewind.hot_pages));
         // What fails says so once.
-        if status >= 500 {
+        if last.status >= 500 {
             break;
         }
     }
@@ -500,8 +500,9 @@ async fn sample(generation: &Generation, socket: &Path, address: &Address, path:
     };
     Ok(Sample {
         path: path.to_owned(),
-        status,
-        bytes,
+        status: last.status,
+        location: last.location,
+        bytes: last.bytes,
         us: median(times.iter().map(|time| time.as_micros() as u64).collect()),
         clean_ns: cost(|totals| totals.clean_ns),
         scan_ns: cost(|totals| totals.scan_ns),
@@ -518,7 +519,15 @@ async fn sample(generation: &Generation, socket: &Path, address: &Address, path:
     })
 }
 
-async fn get(socket: &Path, address: &Address, path: &str) -> Result<(u16, u64)> {
+/// An answer.
+#[derive(Default)]
+struct Got {
+    status: u16,
+    location: Option<String>,
+    bytes: u64,
+}
+
+async fn get(socket: &Path, address: &Address, path: &str) -> Result<Got> {
     let stream = UnixStream::connect(socket).await?;
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
     let driver = tokio::spawn(connection);
@@ -531,9 +540,11 @@ async fn get(socket: &Path, address: &Address, path: &str) -> Result<(u16, u64)>
         .with_context(|| format!("--url {path}"))?;
     let response = sender.send_request(request).await.context("the sample request failed")?;
     let status = response.status().as_u16();
+    let location =
+        response.headers().get("location").map(|to| String::from_utf8_lossy(to.as_bytes()).into_owned());
     let body = response.into_body().collect().await.context("the sample's answer broke off")?.to_bytes();
     driver.abort();
-    Ok((status, body.len() as u64))
+    Ok(Got { status, location, bytes: body.len() as u64 })
 }
 
 #[cfg(test)]

@@ -73,6 +73,8 @@ pub struct Sample {
     pub path: String,
     /// Of the last answer.
     pub status: u16,
+    /// Where a redirect leads.
+    pub location: Option<String>,
     /// Its body.
     pub bytes: u64,
     /// As the client sees it, the rewind not included.
@@ -225,6 +227,13 @@ impl Report {
 
     fn advise(&self, status: &Status) -> Vec<String> {
         let mut advice = Vec::new();
+        if self.mode == "classic" {
+            advice.push(
+                "Each request starts afresh, as under php-fpm: nothing is kept, so nothing leaks, and there is nothing to rewind or to warm up. An \
+                 application that does much before it looks at its request costs less in worker mode (docs/applications.md)"
+                    .into(),
+            );
+        }
         if self.mode == "worker" && self.rewind == Rewind::Off {
             advice.push(
                 "State is kept from one visitor to the next. rewind = \"on\" (--rewind on) gives each a freshly booted application"
@@ -437,27 +446,36 @@ impl fmt::Display for Report {
             writeln!(f, "  destructors of the boot, at the end of each request: {}", ends.join(", "))?;
         }
         writeln!(f, "  samples     medians of {}, each path with a new worker", super::REPETITIONS)?;
-        writeln!(
-            f,
-            "              {:>6} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>6}  path",
-            "status", "bytes", "µs", "PHP µs", "ends µs", "clean µs", "scan µs", "copy µs", "pages"
-        )?;
+        // In classic mode PHP itself clears up, and nothing is put back.
+        let rewinds = self.mode == "worker";
+        write!(f, "              {:>6} {:>8} {:>8}", "status", "bytes", "µs")?;
+        match rewinds {
+            true => writeln!(
+                f,
+                " {:>8} {:>8} {:>8} {:>8} {:>8} {:>6}  path",
+                "PHP µs", "ends µs", "clean µs", "scan µs", "copy µs", "pages"
+            )?,
+            false => writeln!(f, " {:>8}  path", "CPU µs")?,
+        }
         for sample in &self.samples {
             let us = |ns: u64| format!("{:.1}", ns as f64 / 1e3);
-            writeln!(
-                f,
-                "              {:>6} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>8} {:>6}  {}",
-                sample.status,
-                sample.bytes,
-                sample.us,
-                sample.php_us.map(|us| us.to_string()).unwrap_or_default(),
-                us(sample.destructors_ns),
-                us(sample.clean_ns),
-                us(sample.scan_ns),
-                us(sample.copy_ns),
-                sample.pages(),
-                sample.path
-            )?;
+            let known = |us: Option<u64>| us.map(|us| us.to_string()).unwrap_or_default();
+            write!(f, "              {:>6} {:>8} {:>8}", sample.status, sample.bytes, sample.us)?;
+            match rewinds {
+                true => write!(
+                    f,
+                    " {:>8} {:>8} {:>8} {:>8} {:>8} {:>6}",
+                    known(sample.php_us),
+                    us(sample.destructors_ns),
+                    us(sample.clean_ns),
+                    us(sample.scan_ns),
+                    us(sample.copy_ns),
+                    sample.pages()
+                )?,
+                false => write!(f, " {:>8}", known(sample.cpu_us))?,
+            }
+            let leads = sample.location.as_ref().map(|to| format!(" → {to}")).unwrap_or_default();
+            writeln!(f, "  {}{leads}", sample.path)?;
             if let Some(doubt) = DOUBTS.iter().find(|doubt| Some(doubt.label) == sample.retired) {
                 writeln!(f, "                     the worker was replaced: {}", doubt.what)?;
             }
