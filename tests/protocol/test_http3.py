@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import contextlib
 import json
 import os
@@ -635,7 +636,7 @@ def test_an_upgrade_finishes_what_was_begun_and_http3_goes_on_after_it(hayate_co
             one.wait(began.exists)
             assert server.run("upgrade", timeout=90).returncode == 0
             assert server.front != before
-            # By TCP the new front serves; by QUIC nobody is taken until the old one is gone.
+            # By TCP the new front serves; by QUIC nobody is taken while the old one has connections.
             with connect(server.ports["tls"], "a.example", context(place / "one.pem")) as tls:
                 assert get(tls)[0] == 200
             assert not served(server, place)
@@ -645,6 +646,26 @@ def test_an_upgrade_finishes_what_was_begun_and_http3_goes_on_after_it(hayate_co
             idle.wait(lambda: idle.terminated is not None)
             assert one.terminated.error_code == NO_ERROR and idle.terminated.error_code == NO_ERROR
         assert wait_until(lambda: served(server, place), PATIENCE, 0.2)
+
+
+def test_after_an_upgrade_http3_does_not_wait_for_slow_clients_of_tcp(hayate_command, place, mark) -> None:
+    with TlsHayate(text(place, place / "site", top='drain_timeout = "60s"'), ports()) as server:
+        before = server.front
+        with client(server, place) as one:
+            assert one.get().status == 200
+        threads = concurrent.futures.ThreadPoolExecutor(1)
+        with threads, connect(server.ports["tls"], "a.example", context(place / "one.pem")) as tls:
+            began, go = mark("slow-began"), mark("slow-go")
+            slow = threads.submit(get, tls, f"/hold.php?began={began}&go={go}")
+            assert wait_until(began.exists, PATIENCE)
+            # Once more, so that a master hears of it that was not there when it was said.
+            for _ in range(2):
+                assert server.run("upgrade", timeout=90).returncode == 0
+                assert wait_until(lambda: served(server, place), PATIENCE, 0.2)
+            os.kill(before, 0)
+            assert server.front != before and not go.exists()
+            go.touch()
+            assert slow.result()[2] == b"held"
 
 
 def test_a_front_that_dies_is_missed_at_once(hayate_command, place) -> None:

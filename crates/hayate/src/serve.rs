@@ -267,6 +267,9 @@ async fn serve_for(
             () = master.alone() => {
                 alone = true;
                 server.is_alone();
+                continue;
+            }
+            () = master.has_quic() => {
                 listeners.open_quic();
                 continue;
             }
@@ -375,8 +378,13 @@ async fn serve_for(
     if replaced {
         waiting.into_iter().for_each(refer);
         tokio::spawn(refer_orders(receiver, Arc::clone(master)));
-        server.front.will_end();
         commands.close();
+        let last_callers = listeners.close_quic();
+        let master = Arc::clone(master);
+        tokio::spawn(async move {
+            last_callers.await;
+            master.left_quic();
+        });
         // Longer than a moment takes only a thread that hangs.
         let _ = tokio::time::timeout(FIRST_WORDS, listeners.close()).await;
         retire.send_replace(true);
@@ -394,6 +402,7 @@ async fn serve_for(
     } else {
         // Those who wait for something else hear that it does not come.
         drop((receiver, waiting));
+        server.front.will_end();
         master.notify(Notice::Stopping);
     }
     end(&server, Some(listeners), &patience, &mut signals).await;

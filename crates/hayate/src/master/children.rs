@@ -120,6 +120,10 @@ pub struct Front {
     reopens: bool,
     /// It knows that no other front is left.
     pub alone: bool,
+    /// It knows that the sockets of HTTP/3 are its own.
+    pub has_quic: bool,
+    /// It has said that it reads those no more.
+    pub left_quic: bool,
     pub pulse: Pulse,
     /// Why it cannot serve, when it has said so.
     pub failed: Option<String>,
@@ -197,6 +201,8 @@ impl Front {
             serves: false,
             reopens: false,
             alone: false,
+            has_quic: false,
+            left_quic: false,
             pulse: Pulse::new(Instant::now()),
             failed: None,
         }

@@ -15,7 +15,7 @@ use std::{
     process::ExitStatus,
     sync::{
         Arc,
-        atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed},
     },
 };
 
@@ -52,6 +52,9 @@ pub struct Master {
     replaced: Notify,
     /// No other front is left.
     alone: Notify,
+    has_quic: Notify,
+    /// It is told with each sign of life.
+    left_quic: AtomicBool,
     /// Certificates that have changed, with the plan that they belong to.
     certificates: Mutex<Option<(u64, Vec<Pair>)>>,
     certificates_changed: Notify,
@@ -176,6 +179,8 @@ impl Master {
             upgrading: Mutex::default(),
             replaced: Notify::new(),
             alone: Notify::new(),
+            has_quic: Notify::new(),
+            left_quic: AtomicBool::new(false),
             certificates: Mutex::default(),
             certificates_changed: Notify::new(),
             asked: Notify::new(),
@@ -259,6 +264,16 @@ impl Master {
     /// Gives one. `alone`: nobody is connected.
     pub fn alive(&self, alone: bool) {
         self.say(if alone { ToMaster::Alone } else { ToMaster::Alive }, Vec::new());
+        // Another program may have taken the master's place since it was said.
+        if self.left_quic.load(Relaxed) {
+            self.say(ToMaster::LeftQuic, Vec::new());
+        }
+    }
+
+    /// Says that this front, which was replaced, reads the sockets of HTTP/3 no more.
+    pub fn left_quic(&self) {
+        self.left_quic.store(true, Relaxed);
+        self.say(ToMaster::LeftQuic, Vec::new());
     }
 
     /// Waits until another front has taken this one's place.
@@ -269,6 +284,11 @@ impl Master {
     /// Waits until no other front is left. It may be said more than once.
     pub async fn alone(&self) {
         self.alone.notified().await;
+    }
+
+    /// Waits until no other front reads the sockets of HTTP/3. It may be said more than once.
+    pub async fn has_quic(&self) {
+        self.has_quic.notified().await;
     }
 
     /// Waits until the master has been told all that was said so far.
@@ -314,6 +334,7 @@ impl Master {
             }
             ToFront::Replaced => self.replaced.notify_one(),
             ToFront::Alone => self.alone.notify_one(),
+            ToFront::Quic => self.has_quic.notify_one(),
             ToFront::Certificates { plan } => match files.into_iter().next().map(read_json) {
                 Some(Ok(pairs)) => {
                     *self.certificates.lock() = Some((plan, pairs));

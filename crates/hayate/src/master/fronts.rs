@@ -230,6 +230,10 @@ impl Master {
                     front.pulse.heard(Instant::now(), matches!(alive, ToMaster::Alone));
                 }
             }
+            ToMaster::LeftQuic => {
+                let retired = self.retired.iter_mut().map(|(front, _)| front);
+                retired.filter(|front| front.number == number).for_each(|front| front.left_quic = true);
+            }
             ToMaster::Notify(Notice::Ready) if is_next => {
                 self.replace_front();
                 self.front.iter_mut().for_each(Front::is_ready);

@@ -343,6 +343,12 @@ impl Master {
             front.alone = true;
             front.say(ToFront::Alone, Vec::new());
         }
+        if self.retired.iter().all(|(front, _)| front.left_quic)
+            && let Some(front) = self.front.as_mut().filter(|front| !front.has_quic)
+        {
+            front.has_quic = true;
+            front.say(ToFront::Quic, Vec::new());
+        }
         let numbers: Vec<u64> = self.fronts().map(|front| front.number).collect();
         // Their front is gone, and with it who waits for their answers.
         let drain = self.plans.get(&self.adopted).map_or(Duration::ZERO, |plan| plan.drain_timeout);

@@ -128,6 +128,7 @@ fn message(random: &mut Random) -> ToMaster {
         10..=15 => ToMaster::KillWorker { zygote },
         16 => ToMaster::Notify([Notice::Ready, Notice::Reloading][random.below(2)]),
         17 => ToMaster::Failed { why: "x".repeat(random.below(3)) },
+        18 => ToMaster::LeftQuic,
         _ => ToMaster::Alive,
     }
 }

@@ -68,6 +68,8 @@ pub enum ToMaster {
     Alive,
     /// The same, of a front to which nobody is connected.
     Alone,
+    /// This front, whose place another has taken, reads the sockets of HTTP/3 no more.
+    LeftQuic,
     /// Why this front cannot serve; it ends next.
     Failed {
         /// For people.
@@ -155,6 +157,8 @@ pub enum ToFront {
     Replaced,
     /// No front but this one is left.
     Alone,
+    /// No front but this one reads the sockets of HTTP/3.
+    Quic,
     /// The files of the served plan's certificates have changed. With it comes a file of what they hold now.
     Certificates {
         /// The plan's number.

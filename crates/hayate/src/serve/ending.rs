@@ -52,7 +52,6 @@ pub(super) async fn end(
     signals: &mut EndSignals,
 ) {
     let generations = server.stopping();
-    server.front.will_end();
     if let Some(mut listeners) = listeners {
         listeners.keep(&[]);
     }
