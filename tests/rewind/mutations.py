@@ -167,6 +167,13 @@ MUTATIONS = [
     _m(9, "real paths run out", "clocks.c", "if (path_ttl <= 0 ||", "if (true || path_ttl <= 0 ||", "test_clocks.py"),
     _m(9, "the stat cache stays", "clocks.c", "\tphp_clear_stat_cache(0, NULL, 0);\n", "", "test_clocks.py"),
     _m(9, "APCu's clock stands", "clocks.c", "\t\t*apcu_clock = 0;\n", "", "test_clocks.py"),
+    # 0: hayate_on_worker_start(), and children that nobody is told of
+    _m(0, "encodings of a step are lost", "worker_start.c", "\tboot_keep_encodings_of_step();\n", "", "test_worker_start.py -k encodings"),
+    _m(0, "shutdown functions of a step are lost", "worker_start.c", "\tshutdown_keep_of_step();\n", "", "test_worker_start.py -k shutdown"),
+    _m(0, "a silent server holds up a step", "worker_start.c", "\trewind_patience_ms = PATIENCE_MS;\n", "", "test_worker_start.py -k ten_seconds"),
+    _m(0, "timers of a step go on", "worker_start.c", "\trewind_set_timer(ITIMER_REAL, &(struct itimerval){0});\n", "", "test_worker_start.py -k timers"),
+    _m(0, "a child of a step is a worker", "worker_start.c", "\t\t\tstray_end();", "\t\t\t(void)0;", "test_worker_start.py -k child_of_it"),
+    _m(0, "a boot that ignores its children costs a worker", "rewind/signals.c", "bool untold = of_boot.handler", "bool untold = false && of_boot.handler", "test_worker_start.py -k ignores"),
     # 10: where it does not run
     _m(10, "a misplaced call is believed", "decline.c", "tracked ? rewind_misplaced() : NULL;", "NULL;", "test_point.py"),
     _m(10, "an unreadable file is not spoken of", "zygote.c", "if (error == 0) {", "if (error != 12345) {", "test_point.py"),

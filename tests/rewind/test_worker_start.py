@@ -30,6 +30,7 @@ def answers(directory, script: str, count: int = 6, rewind: str = "on") -> set[s
     with modes.hayate(directory, rewind, "shared", workers=2, args=WARM) as server:
         found = set(modes.many(server, count))
         assert modes.application(server)["restarts"] == {}, modes.application(server)
+        assert "was given threw" not in server.log()
         return found
 
 
@@ -141,19 +142,26 @@ if ($child > 0) {
 """
 
 
-@pytest.mark.parametrize("end", ["return;", "if ($child === 0) throw new Exception('of the child');"], ids=["returns", "throws"])
+ENDS = {
+    "returns": "return;",
+    "throws": "if ($child === 0) throw new Exception('of the child');",
+    "fatal": "if ($child === 0) trigger_error('its own', E_USER_ERROR);",
+}
+
+
+@pytest.mark.parametrize("end", ENDS.values(), ids=ENDS)
 def test_a_child_of_it_is_no_worker(directory, end) -> None:
     """It protected its parent's pages, whose changes were lost with the first request."""
     handler = "echo json_encode([$GLOBALS['who'], $GLOBALS['state'] === str_repeat(posix_getpid() . ' ', 1000)]); $GLOBALS['state'] = $GLOBALS['who'] = 'x';"
     modes.write(directory, worker(FORKS + end, handler))
     with modes.hayate(directory, "on", "shared", workers=4, args=WARM) as server:
         assert set(modes.many(server, 40)) == {'["parent",true]'}
-        assert "of the child" not in server.log()
+        assert "of the child" not in (log := server.log()) and "a fatal error ended" not in log
 
 
 def test_its_timers_end_with_it(directory) -> None:
     step = """
-    $libc = FFI::cdef('struct itimerval { long every[2], first[2]; }; int setitimer(int, const struct itimerval *, void *);');
+    $libc = FFI::cdef('struct itimerval { long every[2]; long first[2]; }; int setitimer(int, const struct itimerval *, void *);');
     $value = $libc->new('struct itimerval');
     $value->first[1] = 200000;
     $libc->setitimer(0, FFI::addr($value), null);
