@@ -568,6 +568,10 @@ bool autoloaders_may_be_passed_over(void)
 		zval_ptr_dtor(&goes_by[--goes_by_count].was);
 	}
 	trusted_count = 0;
+	/* By disable_functions it may be no more. */
+	if (!zend_hash_str_exists(EG(function_table), ZEND_STRL("spl_autoload_functions"))) {
+		return false;
+	}
 	ZVAL_STRING(&function, "spl_autoload_functions");
 	ZVAL_UNDEF(&all);
 	if (call_user_function(NULL, NULL, &function, &all, 0, NULL) == SUCCESS && Z_TYPE(all) == IS_ARRAY) {

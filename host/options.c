@@ -18,18 +18,10 @@ struct options options;
 /* Before PHP starts, so with malloc. */
 static void append_ini(const char *key_value)
 {
-	const char *equals = strchr(key_value, '=');
 	const char *old = options.ini == NULL ? "" : options.ini;
 	char *grown;
-	int len;
-	/* As `php -d`: a bare key is on; a value that is neither quoted nor begins with a letter or digit is quoted. */
-	if (equals == NULL) {
-		len = asprintf(&grown, "%s%s=1\n", old, key_value);
-	} else if (equals[1] == '\0' || equals[1] == '"' || isalnum((unsigned char)equals[1])) {
-		len = asprintf(&grown, "%s%s\n", old, key_value);
-	} else {
-		len = asprintf(&grown, "%s%.*s\"%s\"\n", old, (int)(equals + 1 - key_value), key_value, equals + 1);
-	}
+	/* It is written for PHP's parser already. */
+	int len = asprintf(&grown, "%s%s\n", old, key_value);
 	if (len < 0) {
 		fputs("hayate-php: out of memory\n", stderr);
 		exit(70);

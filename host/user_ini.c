@@ -61,8 +61,9 @@ void user_ini_activate(const char *script)
 		cache_ready = true;
 	}
 	if (php_ini_has_per_dir_config()) {
+		/* It takes what stands before a slash for a directory, the last one included. */
 		char directory[MAXPATHLEN];
-		snprintf(directory, sizeof directory, "%.*s", (int)(slash - script), script);
+		snprintf(directory, sizeof directory, "%.*s", (int)(slash + 1 - script), script);
 		php_ini_activate_per_dir_config(directory, strlen(directory));
 	}
 	if (php_ini_has_per_host_config()) {

@@ -71,9 +71,27 @@ void worker_exit(enum hy_retired why)
 	_exit(0);
 }
 
+/* Several sites may share this pool: what is relative in destructors and the like must not lie in another one's
+ * directory. */
+static void enter_site(void)
+{
+	static bool has_others;
+	const char *root = request.field[HY_FIELD_DOCUMENT_ROOT].at;
+	bool is_own = options.document_root == NULL || strcmp(root, options.document_root) == 0;
+	has_others |= !is_own;
+	if (!has_others) {
+		return;
+	}
+	const char *place = is_own && options.cwd != NULL ? options.cwd : root;
+	if (chdir(place) != 0 && chdir("/") != 0) {
+		log_own("a request runs in the directory of the one before: neither its own nor / can be entered");
+	}
+}
+
 void worker_serve_classic(void)
 {
 	request_begin();
+	enter_site();
 	if (php_request_startup() == SUCCESS) {
 		zend_file_handle file;
 		zend_stream_init_filename(&file, request.field[HY_FIELD_SCRIPT_FILENAME].at);

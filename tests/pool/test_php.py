@@ -355,3 +355,52 @@ def test_settings_of_the_administrator_stay_as_with_php_fpm(site: pathlib.Path, 
     config = f'[[app]]\nroot = "{site}"\nworkers = 1\n{worker}[app.ini]\nmemory_limit = "32M"\n[app.admin_ini]\n{table}'
     with Hayate(config=config) as server:
         assert [seen(server) for _ in range(3)] == [expected] * 3
+
+
+#: What must not end what PHP reads of the settings, nor be read as anything but itself.
+AWKWARD = [
+    "Shop (EU) <a@b.c>", "Mozilla/5.0 (compatible; Bot)", "pass^word!", '/a"b', "a;b", "# a", "it's", "'", "''", '"', "a\nb=c\n[PATH=/]\nd", "${HOME}",
+    '"${HOME}"', "$a", "a=b", " a ", "a\\", "\\'", "(((", "E_ALL &", "E_ALL &\n1", "yes & no", "none|1", "R&D", "~", "[x]", "{}", "a\tb", "\u00e9\U0001f600", "a" * 5000, "'" * 300,
+]
+
+
+def test_values_of_settings_are_what_they_are(site: pathlib.Path) -> None:
+    names = [f"x{i}.y" for i in range(len(AWKWARD))]
+    page = "<?php echo json_encode([array_map('get_cfg_var', json_decode($_GET['names'])), ini_get('user_agent'), ini_get('disable_functions'), ini_get('error_reporting')]);"
+    (site / "public/index.php").write_text(page)
+    lines = "\n".join(f'"{name}" = {json.dumps(value, ensure_ascii=False)}' for name, value in zip(names, AWKWARD, strict=True))
+    fixed = 'disable_functions = "exec,system"\nuser_agent = "it\'s (me)"\nerror_reporting = "E_ALL & ~(E_NOTICE | E_STRICT)"'
+    config = f'[[app]]\nroot = "{site}/public"\n[app.ini]\n{lines}\n[app.admin_ini]\n{fixed}\n'
+    (site / "hayate.toml").write_text(config)
+    with Hayate(config=site / "hayate.toml", args=["--ini", "last=It's (here)"]) as server:
+        asked = {"names": json.dumps([*names, "last"])}
+        found, *settings = requests.get(server.url + "/index.php", params=asked, timeout=60).json()
+        assert found == [*AWKWARD, "It's (here)"]
+        assert settings == ["it's (me)", "exec,system", str(32767 & ~(8 | 2048))]
+        assert "syntax error" not in server.log()
+    said = check("-c", site / "hayate.toml")
+    assert said.returncode == 0 and "syntax error" not in said.stdout
+
+
+@pytest.mark.parametrize("name", ["' memory_limit'", "'a b'", "'a=b'", "'[PATH=/]'", '"a\\nb"', "'a;'", "''"])
+@pytest.mark.parametrize("table", ["ini", "admin_ini"])
+def test_names_that_no_setting_has_are_refused(site: pathlib.Path, table: str, name: str) -> None:
+    (site / "hayate.toml").write_text(f'[[app]]\nroot = "{site}/public"\n[app.{table}]\n{name} = "1"\n')
+    said = check("-c", site / "hayate.toml")
+    assert said.returncode == 2 and "hayate.toml:4: " in said.stderr and "is no name of a setting of php.ini" in said.stderr, said.stderr
+
+
+def test_sections_of_php_ini_for_directories_are_as_with_php_fpm(site: pathlib.Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for place in ("", "sub", "sub/below"):
+        (site / "public" / place).mkdir(exist_ok=True)
+        (site / "public" / place / "page.php").write_text("<?php echo json_encode(array_map('ini_get', ['user_agent', 'error_prepend_string', 'open_basedir']));")
+    (site / "one/a.ini").write_text(
+        f'[PATH={site}/public]\nuser_agent=root\n[PATH={site}/public/sub]\nerror_prepend_string=sub\nopen_basedir={site}\n'
+    )
+    monkeypatch.setenv("PHP_INI_SCAN_DIR", f":{site}/one")
+    pages = ["/page.php", "/sub/page.php", "/sub/below/page.php"]
+    with NginxFpm(site / "public") as fpm:
+        expected = [requests.get(fpm.url + page, timeout=60).text for page in pages]
+    with Hayate(site / "public") as server:
+        assert [requests.get(server.url + page, timeout=60).text for page in pages] == expected
+    assert '"root"' in expected[0] and str(site.name) in expected[1]

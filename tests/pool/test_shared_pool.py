@@ -89,6 +89,16 @@ def test_they_have_one_opcache_and_one_set_of_workers(sites: pathlib.Path) -> No
         assert all(f'hayate_requests_total{{app="{name}"' in metrics for name in NAMES), metrics
 
 
+def test_what_is_relative_is_never_in_another_sites_directory(sites: pathlib.Path) -> None:
+    """The working directory when no script's own is in force: one's root, others' document roots."""
+    for name in NAMES:
+        (sites / name / "ends.php").write_text("<?php register_shutdown_function(function () { file_put_contents('left', $_GET['n'], FILE_APPEND); });")
+    with Hayate(config=config(sites)) as server:
+        for i, name in enumerate(["two", "one", "three", "three", "two", "one"]):
+            assert get(server, name, f"/ends.php?n={i}").status_code == 200
+        assert {name: (sites / name / "left").read_text() for name in NAMES} == {"one": "15", "two": "04", "three": "23"}
+
+
 def test_the_limit_of_workers_is_one(sites: pathlib.Path) -> None:
     with Hayate(config=config(sites, "workers = 1\nqueue_timeout = '1s'")) as server:
         slow = threading.Thread(target=get, args=(server, "two", "/?sleep=4000"))
@@ -139,6 +149,28 @@ def test_where_the_pool_fails_others_serve(sites: pathlib.Path) -> None:
         assert [get(server, name, "/").status_code for name in (*NAMES, "four")] == [503, 503, 503, 200]
         assert get(server, "two", "/file.txt").status_code == 503
         assert {app["name"] for app in server.status()["failed"]} == set(NAMES)
+
+
+class OnAMachineWithPackages(Hayate):
+    """Where there is a user `hayate`."""
+
+    def command(self) -> list[str]:
+        users = self.dir / "passwd"
+        users.write_text(pathlib.Path("/etc/passwd").read_text() + "hayate:x:64321:65534::/nonexistent:/usr/sbin/nologin\n")
+        script = 'mount --bind "$0" /etc/passwd && exec "$@"'
+        return ["unshare", "--mount", "sh", "-c", script, str(users), *super().command()]
+
+
+@pytest.mark.skipif(not ROOT, reason="only root becomes somebody else")
+@pytest.mark.parametrize("gone", NAMES)
+def test_the_front_is_nobody_special_whatever_fails(sites: pathlib.Path, gone: str) -> None:
+    """With the user that packages make: where a site of the pool was not served, the front ran as root."""
+    text = config(sites, 'user = "www-data"').replace(f"{sites}/{gone}", f"{sites}/gone")
+    text += f'[[app]]\nname = "four"\nroot = "{sites}/three"\nhosts = "four.test"\nuser = "www-data"\n'
+    with OnAMachineWithPackages(config=text) as server:
+        assert get(server, "four", "/").status_code == 200
+        status = pathlib.Path(f"/proc/{server.status()['front']}/status").read_text()
+        assert "\nUid:\t64321\t64321\t64321\t64321\n" in status, status
 
 
 def test_check_looks_at_each(sites: pathlib.Path) -> None:

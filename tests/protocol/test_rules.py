@@ -83,6 +83,11 @@ status = 404
 headers = {{ set = {{ Content-Type = "application/json" }} }}
 
 [[app.rule]]
+path = ["/closed.php", "/closed/index.php"]
+respond = "closed"
+status = 403
+
+[[app.rule]]
 path = "/for-us"
 allow = ["192.0.2.0/24"]
 respond = "for us"
@@ -176,6 +181,8 @@ def server(hayate_command, tmp_path_factory) -> Iterator[Hayate]:
         {
             "show.php": SHOW,
             "small.php": SHOW,
+            "closed.php": SHOW,
+            "closed/index.php": SHOW,
             "large.php": SHOW,
             "slow.php": "<?php usleep(8000000); echo 'slow';",
             "quick.php": "<?php usleep(4000000); echo 'quick';",
@@ -224,6 +231,10 @@ def test_answers_of_their_own(server) -> None:
     answer = ask(server, "/typed")
     assert (answer.status, answer.values("content-type"), answer.body) == (404, ["application/json"], b"[]")
     assert ask(server, "/for-us").status == 403
+    # One that refuses holds for every way to a script, as deny does.
+    for target in ["/closed.php", "/closed.php/x", "/closed.php/x/y.php?z", "/closed", "/closed/", "/closed/index.php", "/closed/index.php/x", "/x/../closed.php"]:
+        answer = ask(server, target)
+        assert answer.status == (400 if ".." in target else 301 if target == "/closed" else 403), target
 
 
 def test_rewrites_keep_what_was_asked_for(server) -> None:

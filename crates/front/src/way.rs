@@ -92,7 +92,7 @@ async fn by_rules<'r>(
     if found.is_otherwise()
         && let Some(controller) = found.inside(site)
     {
-        let judged = rules.judge_again(&as_ruled, controller, keeper, &mut passed);
+        let judged = rules.judge_again(&as_ruled, controller, keeper, &mut passed, dresses);
         if let Some(reply) = unless_gone(exchange, judged).await? {
             return Ok(Way::Answer(reply));
         }

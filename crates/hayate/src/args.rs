@@ -7,6 +7,7 @@ use clap::{
     error::{ContextKind, ContextValue, ErrorKind},
 };
 use hayate_front::ListenAddr;
+use hayate_pool::is_setting;
 
 use crate::config::{
     AccessLogFormat, AccessLogTo, ConnectionsChoice, LogFormat, LogLevel, ModeChoice, RewindChoice, Size,
@@ -170,6 +171,16 @@ fn key_value(text: &str) -> Result<KeyValue, String> {
     }
 }
 
+fn setting(text: &str) -> Result<KeyValue, String> {
+    let pair = key_value(text)?;
+    match is_setting(&pair.0) {
+        true => Ok(pair),
+        false => {
+            Err(format!("{:?} is no name of a setting of php.ini; write such as memory_limit=256M", pair.0))
+        }
+    }
+}
+
 /// As a browser would send it.
 fn path_of_url(text: &str) -> Result<String, String> {
     let wrong = text.chars().find(|c| !c.is_ascii_graphic() || *c == '#');
@@ -244,7 +255,7 @@ pub struct ServeArgs {
     #[arg(short = 'n', long, value_name = "N|MIN-MAX", help_heading = "PHP")]
     pub workers: Option<Workers>,
     /// Setting of php.ini; repeatable
-    #[arg(short, long, value_name = "KEY=VALUE", value_parser = key_value, help_heading = "PHP")]
+    #[arg(short, long, value_name = "KEY=VALUE", value_parser = setting, help_heading = "PHP")]
     pub ini: Vec<KeyValue>,
     /// Environment variable of PHP, which inherits none; repeatable
     #[arg(short, long, value_name = "KEY=VALUE", value_parser = key_value, help_heading = "PHP")]

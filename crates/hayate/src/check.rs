@@ -52,7 +52,7 @@ pub fn run(args: &ServeArgs) -> ExitCode {
         say!("warning       {PHP_AS_ROOT}");
     }
     for exposed in &plan.exposed {
-        say!("warning       {exposed}");
+        warn("", exposed);
     }
     let mut php = Hosts::default();
     let mut unstarted = Vec::new();
@@ -64,7 +64,7 @@ pub fn run(args: &ServeArgs) -> ExitCode {
         say!("  answers to  {hosts}, path {}", app.path);
         say!("  serves      {}", terminal::path(&spec.document_root));
         for vain in plan.vain_keys(app) {
-            say!("  warning     {vain}");
+            warn("  ", vain);
         }
         if let Some(identity) = &app.identity {
             let shared = plan.sharing_the_fronts_user().contains(&&*spec.name);
@@ -85,7 +85,7 @@ pub fn run(args: &ServeArgs) -> ExitCode {
             let of_pool = plan.with_php().find(|other| other.spec.name == *pool);
             if let Some((of_pool, Ok(probe))) = of_pool.map(|of_pool| (of_pool, php.probe(of_pool))) {
                 for warning in unmet(&spec.cwd, of_pool, &probe) {
-                    say!("  warning     {warning}");
+                    warn("  ", warning);
                 }
             }
             continue;
@@ -103,7 +103,7 @@ pub fn run(args: &ServeArgs) -> ExitCode {
             say!("              {remark}");
         }
         if let Some(warning) = &app.warning {
-            say!("  warning     {warning}");
+            warn("  ", warning);
         }
         describe_scripts(app);
         let probe = php.probe(app);
@@ -139,7 +139,7 @@ pub fn run(args: &ServeArgs) -> ExitCode {
     }
     say!("");
     if let Some(why) = machine::too_many_processes(&plan.apps, plan.front_threads) {
-        say!("warning       {why}");
+        warn("", why);
     }
     let mut fatal = false;
     for (name, why) in unstarted {
@@ -148,7 +148,7 @@ pub fn run(args: &ServeArgs) -> ExitCode {
     }
     for obstacle in reach::obstacles(&plan, args) {
         match obstacle {
-            Obstacle::Warning(why) => say!("warning       {why}"),
+            Obstacle::Warning(why) => warn("", why),
             Obstacle::Fatal(why) => {
                 complain(format_args!("{why}"));
                 fatal = true;
@@ -162,6 +162,12 @@ pub fn run(args: &ServeArgs) -> ExitCode {
     ExitCode::SUCCESS
 }
 
+/// A warning: whatever is in it, it is one of ours, and no other line looks like one.
+fn warn(indent: &str, warning: impl AsRef<str>) {
+    let title = format!("{indent}warning");
+    say!("{title:<13} {}", terminal::within_line(warning.as_ref()));
+}
+
 /// What does not go to the application that was recognised.
 fn describe_scripts(app: &App) {
     if let Some(scripts) = app.scripts.as_ref().filter(|scripts| !scripts.paths.is_empty()) {
@@ -171,7 +177,7 @@ fn describe_scripts(app: &App) {
         say!("              (1-{}); one that is put there later runs after a reload", app.spec.workers.end());
     }
     if let Some(warning) = app.unseen_scripts() {
-        say!("  warning     {warning}");
+        warn("  ", warning);
     }
 }
 
@@ -180,13 +186,13 @@ fn describe_files(app: &App) {
     say!("  otherwise   {}", app.front_controller.script.as_deref().unwrap_or("404"));
     say!("              {}", app.front_controller.why);
     if let Some(closed) = closed_front_controller(app) {
-        say!("  warning     {closed}");
+        warn("  ", closed);
     }
     if let Some(missing) = composer::not_installed(&app.spec.cwd) {
-        say!("  warning     {missing}");
+        warn("  ", missing);
     }
     for warning in secrets::warnings_of(app)() {
-        say!("  warning     {warning}");
+        warn("  ", warning);
     }
 }
 
@@ -211,7 +217,7 @@ fn describe_php(built: &str, app: &App, probe: &Probe) {
     let released = releases::warnings(php, SystemTime::now()).into_iter();
     let unmet = unmet(&app.spec.cwd, app, probe).into_iter();
     for warning in released.chain(complaints).chain(unmet).chain(unknown) {
-        say!("  warning     {warning}");
+        warn("  ", warning);
     }
     let mut lines = by_directory(&probe.ini_files);
     if lines.is_empty() {

@@ -15,6 +15,7 @@ use std::{
 use hayate_pool::Mode;
 use rustix::{
     fs::{Access, access},
+    io::Errno,
     process::{Gid, Uid, geteuid},
     thread::{set_thread_groups, set_thread_res_gid, set_thread_res_uid},
 };
@@ -193,7 +194,9 @@ fn closed_to_writers(project: &Path) -> Vec<PathBuf> {
         &[]
     };
     let places = written.iter().map(|below| project.join(below)).filter(|place| place.is_dir());
-    places.filter(|place| access(place, Access::WRITE_OK | Access::EXEC_OK).is_err()).collect()
+    // A disk that is read-only is for [`crate::read_only`].
+    let is_closed = |place: &PathBuf| access(place, Access::WRITE_OK | Access::EXEC_OK) == Err(Errno::ACCESS);
+    places.filter(is_closed).collect()
 }
 
 /// For people.

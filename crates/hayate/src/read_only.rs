@@ -18,10 +18,12 @@ pub fn warning(root: &Path, user: u32) -> Option<String> {
     let is_own = |path: &Path| fs::symlink_metadata(path).is_ok_and(|meta| meta.uid() == user);
     let below = || fs::read_dir(root).into_iter().flatten().flatten().take(MOST);
     let shown = terminal::path(root);
+    // Blanks part what is in a unit.
+    let named = if shown.contains(' ') { format!("\"{shown}\"") } else { shown.clone() };
     (is_own(root) || below().any(|entry| is_own(&entry.path()))).then(|| {
         format!(
             "{shown} is read-only for this server, and its user owns files there: uploads, caches and updates there fail. Below systemd it is \
-             ProtectHome= or ProtectSystem= of the unit: `systemctl edit hayate`, with ReadWritePaths={shown} below [Service]"
+             ProtectHome= or ProtectSystem= of the unit: `systemctl edit hayate`, with ReadWritePaths={named} below [Service]"
         )
     })
 }

@@ -15,7 +15,10 @@ use std::{
 
 use hayate_front::rules::Hidden;
 
-use rustix::process::geteuid;
+use rustix::{
+    fs::{Access, access},
+    process::geteuid,
+};
 
 use crate::{htaccess, of_application, plan::App, privileges::Identity, read_only};
 
@@ -120,6 +123,10 @@ pub fn look(root: &Path, deny: &[String], hidden: &Hidden) -> Secrets {
         if level > 0 && (is_denied(&below) || there.contains(&below)) {
             continue;
         }
+        // Nobody is sent anything from there, and what its .htaccess says cannot be read.
+        if access(root.join(&below), Access::EXEC_OK).is_err() {
+            continue;
+        }
         let said =
             if level > 0 { htaccess::read(&root.join(&below).join(".htaccess")) } else { take(&mut of_root) };
         if level > 0 && said.all {
@@ -140,8 +147,12 @@ pub fn look(root: &Path, deny: &[String], hidden: &Hidden) -> Secrets {
             }
             left -= 1;
             let (path, name) = (below.join(entry.file_name()), entry.file_name());
-            let Some(name) = name.to_str() else { continue };
             let Ok(kind) = entry.file_type() else { continue };
+            let Some(name) = name.to_str() else {
+                // No key of the configuration could name it.
+                found.unseen |= !kind.is_file();
+                continue;
+            };
             let by_link = kind.is_symlink() && entry.path().is_dir();
             let is_dir = kind.is_dir() || by_link;
             let what = if is_dir && (there.contains(&path) || is_denied(&path)) {
@@ -298,10 +309,15 @@ impl Secrets {
             ));
         }
         if !self.closed.is_empty() {
-            let paths: Vec<String> = self.closed.iter().map(|path| format!("/{}", path.display())).collect();
+            let paths: Vec<String> =
+                self.closed.iter().take(DIRECTORIES).map(|path| format!("/{}", path.display())).collect();
+            let more = match self.closed.len().saturating_sub(DIRECTORIES) {
+                0 => String::new(),
+                more => format!(", and {more} more"),
+            };
             out.push(format!(
                 "a .htaccess below {root} closes directories for Apache, and Hayate reads no .htaccess; unless the application keeps visitors \
-                 out by itself: deny = {paths:?}"
+                 out by itself: deny = {paths:?}{more}"
             ));
         }
         if !self.in_part.is_empty() {
@@ -328,7 +344,7 @@ impl Secrets {
         }
         if self.unseen {
             out.push(format!(
-                "not all that lies below {root} was looked at (more than {LEVELS} levels, or more than {ENTRIES} entries), \
+                "not all that lies below {root} was looked at (more than {LEVELS} levels, more than {ENTRIES} entries, or names that are no UTF-8), \
                  so a .htaccess or a secret there is not named: look at it yourself"
             ));
         }
@@ -344,7 +360,8 @@ impl Secrets {
 
 /// A name as it may stand on a terminal: whoever may write below a document root has chosen it.
 fn shown(path: &Path) -> String {
-    path.to_string_lossy().escape_debug().to_string()
+    // An apostrophe stands for itself, between the quotes of TOML as well.
+    path.to_string_lossy().escape_debug().to_string().replace("\\'", "'")
 }
 
 struct Directories<'a>(&'a [PathBuf]);

@@ -32,6 +32,7 @@ mod channel;
 mod deaths;
 mod generation;
 mod host;
+mod ini;
 mod launch;
 mod log;
 mod log_limit;
@@ -49,6 +50,7 @@ mod watchdog;
 mod worker;
 
 pub use generation::{BootError, Generation, Health};
+pub use ini::is_name as is_setting;
 pub use launch::{Directly, Files, Hold, Launched, Launcher, ProcessEvent, Start, Way, spawn};
 pub use log::{is_acted_upon, shown};
 pub use log_limit::set_log_backlog;

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     channel::Again,
+    ini,
     launch::{Start, Way},
     rewind::{Connections, Rewind},
 };
@@ -222,7 +223,7 @@ impl Spec {
             add("--ini-env", format!("{key}={value}").into());
         }
         for (key, value) in &self.ini {
-            add("--ini", format!("{key}={value}").into());
+            add("--ini", ini::line(key, value).into());
         }
         self.fixed_ini.iter().for_each(|name| add("--fixed-ini", name.into()));
         for (key, value) in &self.env {

@@ -241,18 +241,21 @@ impl Rules {
                     if let Some(reply) = rule.keeps_out(client, &readings, keeper).await? {
                         return Ok(Verdict::Answer(reply));
                     }
+                    if let Then::Respond(status, text) = &rule.then
+                        && (fit.asked.is_some() || refuses(*status))
+                    {
+                        dresses.extend(&rule.dress);
+                        return Ok(Verdict::Answer(respond(*status, text)));
+                    }
                     passed.max_body = rule.max_body.or(passed.max_body);
                     passed.timeout = rule.timeout.or(passed.timeout);
                     if let Some(found) = &fit.asked {
                         dresses.extend(&rule.dress);
                         let given = found.given(query.as_deref(), client.host, &self.prefix);
                         match &rule.then {
-                            Then::Next | Then::Deny(_) => {}
+                            Then::Next | Then::Deny(_) | Then::Respond(..) => {}
                             Then::Redirect(status, to) => {
                                 return redirect(*status, &to.location(&given)).map(Verdict::Answer);
-                            }
-                            Then::Respond(status, text) => {
-                                return Ok(Verdict::Answer(respond(*status, text)));
                             }
                             Then::Rewrite(to) => {
                                 let new = to.rewritten(&given);
@@ -281,12 +284,13 @@ impl Rules {
     /// The front controller answers, though the path says nothing of it: what restricts it holds for this request as well, as with nginx, which
     /// looks for a location again. Only of rules that were looked at, and that did not fit already. `controller` is its path, without the site's
     /// prefix. An answer is for somebody who does not get through.
-    pub(crate) async fn judge_again(
-        &self,
+    pub(crate) async fn judge_again<'r>(
+        &'r self,
         client: &Client<'_>,
         controller: &[u8],
         keeper: &Keeper,
         passed: &mut Passed<'_>,
+        dresses: &mut Dresses<'r>,
     ) -> Result<Option<Box<Reply>>, NoAnswer> {
         let asked = Asked::of(client);
         let behind = BehindHost::default();
@@ -299,6 +303,12 @@ impl Rules {
                 }
                 if let Some(reply) = rule.keeps_out(client, &readings, keeper).await? {
                     return Ok(Some(reply));
+                }
+                if let Then::Respond(status, text) = &rule.then
+                    && refuses(*status)
+                {
+                    dresses.extend(&rule.dress);
+                    return Ok(Some(respond(*status, text)));
                 }
                 stopped = rule.stop;
             }
@@ -324,7 +334,12 @@ impl Rules {
                 let mut next = None;
                 for rule in rules.by_ref() {
                     let fit = rule.when.fit(&asked, &readings);
-                    if fit.some && matches!(rule.then, Then::Deny(_)) {
+                    let refuses = match rule.then {
+                        Then::Deny(_) => true,
+                        Then::Respond(status, _) => refuses(status),
+                        _ => false,
+                    };
+                    if fit.some && refuses {
                         return None;
                     }
                     if let Some(found) = &fit.asked {
@@ -379,6 +394,11 @@ fn redirect(status: u16, location: &[u8]) -> Result<Box<Reply>, NoAnswer> {
     let mut reply = Reply::page(status, None);
     reply.answer.add(b"location", location).map_err(|_| no_answer(400, "the path is malformed"))?;
     Ok(reply)
+}
+
+/// Whether a text of a rule's own keeps visitors out as `deny` does: then it holds for every way to what it is for.
+fn refuses(status: u16) -> bool {
+    status >= 400
 }
 
 /// Text, unless the rule's `headers` say otherwise.

@@ -282,7 +282,7 @@ pub struct App {
     pub idle_timeout: Option<Time>,
     /// Switches `X-Sendfile` and `X-Accel-Redirect` of scripts on, and names directories from which the first may send besides the document root, as far as the application's user may read there; `[]` for that alone. What a script sends so is its choice: `deny` and `hidden_files` do not hold for it. Relative to this file. Default: none; both headers are passed on, for a proxy in front that acts on them.
     pub sendfile_roots: Option<OneOrMany>,
-    /// php.ini settings, such as `memory_limit = "256M"`; an array is for what php.ini may hold several times: `extension = ["intl", "redis"]`. Default: none. Flag: `--ini`.
+    /// php.ini settings, such as `memory_limit = "256M"`; an array is for what php.ini may hold several times: `extension = ["intl", "redis"]`. PHP evaluates a single word (`"On"`) and levels of errors (`"E_ALL & ~E_DEPRECATED"`); all else stands for itself, whatever signs are in it, `${…}` as well. Default: none. Flag: `--ini`.
     pub ini: BTreeMap<String, Setting>,
     /// php.ini settings as `ini`, which nothing that PHP runs may change, neither `ini_set()` nor `.user.ini`: what `php_admin_value` is of php-fpm. They win over `ini`. Default: none.
     pub admin_ini: BTreeMap<String, Setting>,

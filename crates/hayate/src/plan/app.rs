@@ -15,7 +15,7 @@ use hayate_front::{
     Compression, Disk, HostPattern,
     rules::{Around, Keeper, Rules},
 };
-use hayate_pool::{BOOT_SCRIPT_VARIABLES, Connections, Mode, Rewind, Spec, Way};
+use hayate_pool::{BOOT_SCRIPT_VARIABLES, Connections, Mode, Rewind, Spec, Way, is_setting};
 
 use super::{ALWAYS, App, FrontController, flag, mode::Running, published, time};
 use crate::{
@@ -265,6 +265,10 @@ impl AppResolver<'_> {
                 Err(why) => return Err(self.error("root", format!("root: {why}")).of_disk()),
             },
         };
+        let is_static = self.is_static(&app);
+        if let Some(pool) = app.pool.as_ref().filter(|_| !is_static) {
+            self.refuse_keys_of_workers(&app, pool)?;
+        }
         let identity = self.identity(&app)?;
         let php_ini = match (&args.php_ini, &app.php_ini) {
             (Some(file), _) => Some(self.file("php_ini", file)?),
@@ -273,8 +277,8 @@ impl AppResolver<'_> {
         };
         let scan_dir = app.php_ini_scan_dir.clone().map(OneOrMany::into_vec);
         let ini_env = self.ini_env(scan_dir, |name| env::var(name).ok())?;
-        self.may_be_lists(&app.ini)?;
-        self.may_be_lists(&app.admin_ini)?;
+        self.are_settings("ini", &app.ini)?;
+        self.are_settings("admin_ini", &app.admin_ini)?;
         let configuration = self.source.path().and_then(|path| path.canonicalize().ok());
         let mut private: Vec<PathBuf> = configuration.into_iter().chain(php_ini.clone()).collect();
         let key = if app.document_root.is_some() { "document_root" } else { "root" };
@@ -288,16 +292,12 @@ impl AppResolver<'_> {
                 env.push((name, value));
             }
         }
-        let is_static = self.is_static(&app);
         let running = match (is_static, &app.pool) {
             (true, _) => {
                 self.refuse_keys_of_php(&app)?;
                 Running::classic()
             }
-            (false, Some(pool)) => {
-                self.refuse_keys_of_workers(&app, pool)?;
-                Running::classic()
-            }
+            (false, Some(_)) => Running::classic(),
             (false, None) => self.running(&app, &root, &document_root, &env)?,
         };
         if let Some(recognised) = &running.recognised {
@@ -329,8 +329,11 @@ impl AppResolver<'_> {
             }
         }
         let htaccess_seen = app.htaccess_seen.map(OneOrMany::into_vec).unwrap_or_default();
-        for path in htaccess_seen.iter().filter(|path| *path != "/") {
-            self.is_path("htaccess_seen", path, "/lib, or / for the document root's own")?;
+        // Names of directories, not of URLs.
+        if let Some(path) = htaccess_seen.iter().find(|path| !path.starts_with('/')) {
+            let why =
+                format!("'{path}' must begin with a slash; write /lib, or / for the document root's own");
+            return Err(self.error("htaccess_seen", format!("htaccess_seen: {why}")));
         }
         let host = match is_static || app.pool.is_some() {
             true => PathBuf::new(),
@@ -470,14 +473,24 @@ impl AppResolver<'_> {
     }
 
     /// Of a setting that php.ini holds once, the last of several values would count.
-    fn may_be_lists(&self, ini: &BTreeMap<String, Setting>) -> Result<(), ConfigError> {
+    fn are_settings(&self, table: &str, ini: &BTreeMap<String, Setting>) -> Result<(), ConfigError> {
+        let error = |key: &str, why: String| {
+            self.source.error(&[Step::Key("app"), Step::At(self.i), Step::Key(table), Step::Key(key)], why)
+        };
+        if let Some(key) = ini.keys().find(|key| !is_setting(key)) {
+            let why =
+                format!("{key:?} is no name of a setting of php.ini; write such as \"session.save_path\"");
+            return Err(error(key, why));
+        }
         let holds_several = |key: &str| key == "extension" || key == "zend_extension" || key.ends_with("[]");
         let is_list = |setting: &Setting| matches!(setting, Setting::Many(_));
         match ini.iter().find(|(key, setting)| is_list(setting) && !holds_several(key)) {
             None => Ok(()),
-            Some((key, _)) => Err(self.error(
+            Some((key, _)) => Err(error(
                 key,
-                format!("{key}: expected one value, found an array; php.ini holds only extension and zend_extension several times"),
+                format!(
+                    "{key}: expected one value, found an array; php.ini holds only extension and zend_extension several times"
+                ),
             )),
         }
     }

@@ -373,12 +373,12 @@ impl Plan {
             };
             apps.push(resolved);
         }
+        pool::share(source, &mut apps, (strictness == Strictness::EachByItself).then_some(&mut failures))?;
         if failures.len() == apps.len()
             && let Some(first) = failures.into_iter().next()
         {
             return Err(first);
         }
-        pool::share(source, &mut apps, strictness == Strictness::EachByItself)?;
         reports("scripts beside applications");
         scripts::find(&mut apps, &recognised);
         for app in apps.iter_mut().filter(|app| app.failed.is_none()) {
@@ -416,8 +416,9 @@ impl Plan {
         }
         let (listen, ports) = listen.into_iter().unzip();
         let front_user = file.front_user.as_deref().or_else(|| {
-            let wanted =
-                privileges::is_root() && apps.iter().all(|app| app.is_static || app.identity.is_some());
+            // Whom scripts run as that run in a pool, the pool's application says.
+            let is_somebodys = |app: &App| app.is_static || app.identity.is_some() || app.pool.is_some();
+            let wanted = privileges::is_root() && apps.iter().all(is_somebodys);
             (wanted && privileges::is_user(FRONT_USER)).then_some(FRONT_USER)
         });
         let mut front = match front_user {

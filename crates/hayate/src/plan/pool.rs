@@ -54,44 +54,44 @@ impl AppResolver<'_> {
 }
 
 /// Gives those that name another application in `pool` what they have from it. Where that cannot be served, or not so, because of what lies on the
-/// disk, they fail with it if `each_by_itself`.
-pub(super) fn share(source: &Source, apps: &mut [App], each_by_itself: bool) -> Result<(), ConfigError> {
+/// disk, they fail with it, and `failures` is told, if there is somebody to tell.
+pub(super) fn share(
+    source: &Source,
+    apps: &mut [App],
+    mut failures: Option<&mut Vec<ConfigError>>,
+) -> Result<(), ConfigError> {
     for i in 0..apps.len() {
         let Some((app, pool)) = apps.get(i).and_then(|app| Some((app, app.pool.clone()?))) else { continue };
-        if app.failed.is_some() {
-            continue;
-        }
         let error = |why: String| {
             source.error(&[Step::Key("app"), Step::At(i), Step::Key("pool")], format!("pool: {why}"))
         };
-        let timeouts: Vec<Duration> = app.rules.iter().filter_map(|rule| rule.timeout).collect();
-        let outcome = match apps.iter().enumerate().find(|(_, other)| other.spec.name == pool) {
-            None => Err(error(format!("no application is called '{pool}'{}", other_names(&pool, i, apps)))),
-            Some((j, _)) if i == j => {
-                Err(error(format!("'{pool}' is this application itself; leave it out")))
-            }
-            Some((_, other)) => match may_run_others(other) {
-                Ok(()) => Ok(other.identity.clone()),
-                Err(Unable { why, of_disk: true }) => Err(error(why).of_disk()),
-                Err(Unable { why, of_disk: false }) => Err(error(why)),
-            },
-        };
-        let identity = match outcome {
-            Err(error) if error.of_disk && each_by_itself => {
-                if let Some(app) = apps.get_mut(i) {
-                    app.failed = Some(error.to_string());
-                }
-                continue;
-            }
-            outcome => outcome?,
-        };
-        for app in apps.iter_mut() {
-            if app.spec.name == pool {
-                app.timeouts_of_others.extend(&timeouts);
-            }
+        if app.spec.name == pool {
+            return Err(error(format!("'{pool}' is this application itself; leave it out")));
         }
-        if let Some(app) = apps.get_mut(i) {
-            app.identity = identity;
+        let timeouts: Vec<Duration> = app.rules.iter().filter_map(|rule| rule.timeout).collect();
+        let Some(other) = apps.iter_mut().find(|other| other.spec.name == pool) else {
+            return Err(error(format!("no application is called '{pool}'{}", other_names(&pool, i, apps))));
+        };
+        let outcome = match may_run_others(other) {
+            Ok(()) => {
+                other.timeouts_of_others.extend(timeouts);
+                Ok(())
+            }
+            Err(Unable { why, of_disk: true }) => Err(error(why).of_disk()),
+            Err(Unable { why, of_disk: false }) => Err(error(why)),
+        };
+        let identity = other.identity.clone();
+        let Some(app) = apps.get_mut(i) else { continue };
+        // Whether or not it is served: whose files the front reads does not hang on that.
+        app.identity = identity;
+        match (outcome, &mut failures) {
+            (Err(error), Some(failures)) if error.of_disk => {
+                if app.failed.is_none() {
+                    app.failed = Some(error.to_string());
+                    failures.push(error);
+                }
+            }
+            (outcome, _) => outcome?,
         }
     }
     Ok(())
@@ -109,7 +109,7 @@ fn may_run_others(other: &App) -> Result<(), Unable> {
     let unable = |why: String| Err(Unable { why, of_disk: false });
     if let Some(of) = &other.pool {
         return unable(format!(
-            "the scripts of '{name}' run in the workers of '{of}'; write pool = \"{of}\""
+            "the scripts of '{name}' run in the workers of '{of}' themselves; name an application that has workers of its own"
         ));
     }
     if other.is_static {
@@ -182,7 +182,7 @@ mod tests {
             (
                 "pool = 'two'",
                 "pool = 'one'",
-                "the scripts of 'two' run in the workers of 'one'; write pool = \"one\"",
+                "the scripts of 'two' run in the workers of 'one' themselves; name an application that",
             ),
             ("php = 'off'", "pool = 'one'", "'one' runs no PHP"),
             (
@@ -208,6 +208,7 @@ mod tests {
             + "[[app]]\nname = 'three'\nroot = 'site'\nhosts = 'three.test'\n";
         let plan = plan_as(dir.path(), &text, Strictness::EachByItself, |_| {}).unwrap();
         assert!(plan.apps[1].failed.as_deref().is_some_and(|why| why.ends_with("pool: 'one' is not served")));
+        assert_eq!(plan.apps[1].identity, plan.apps[0].identity);
         assert_eq!(plan.with_php().map(|app| &*app.spec.name).collect::<Vec<_>>(), ["three"]);
     }
 }
