@@ -8,7 +8,7 @@ use std::{
     collections::HashMap,
     io::{self, Read},
     mem::take,
-    os::unix::process::CommandExt,
+    os::unix::process::{CommandExt, ExitStatusExt},
     path::Path,
     process::{Command, ExitStatus, Stdio},
     sync::{
@@ -172,9 +172,15 @@ fn keep(mut pipe: impl Read + Send + 'static, over: Sender<()>) -> Arc<Mutex<Vec
 fn why_not(err: &str, ended: ExitStatus) -> String {
     let fatal = |line: &&str| line.contains("Fatal error:  ") || line.contains("Parse error:  ");
     let last = |line: &&str| !line.trim().is_empty();
-    match err.lines().find(fatal).or_else(|| err.lines().rev().find(last)) {
-        Some(line) => short(line.trim_start_matches("hayate-php: ")),
-        None => format!("it ended with {ended}"),
+    let show = |line: &str| short(line.trim_start_matches("hayate-php: "));
+    match (err.lines().find(fatal), err.lines().rev().find(last)) {
+        (Some(line), _) => show(line),
+        // A crash says nothing itself: what was said last need not be about it.
+        (None, Some(line)) if ended.signal().is_some() => {
+            format!("it ended with {ended}; what it said last: {}", show(line))
+        }
+        (None, Some(line)) => show(line),
+        (None, None) => format!("it ended with {ended}"),
     }
 }
 
