@@ -4,8 +4,9 @@
 //! that cannot be one: as it is, where PHP is meant to evaluate it (a word, such as `On` or `E_ALL`; an expression of levels of errors), else in
 //! quotes that take everything literally.
 
-/// Expressions may be nested that deep.
+/// Expressions may be nested that deep, and be as long: PHP's parser has an end as well.
 const DEPTH: usize = 16;
+const LONGEST: usize = 500;
 
 /// Words that PHP's parser takes for values wherever they stand.
 const VALUES: [&str; 8] = ["true", "on", "yes", "false", "off", "no", "none", "null"];
@@ -56,7 +57,7 @@ fn written(value: &str) -> String {
 fn is_expression(text: &str) -> bool {
     let is_word = !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
     let mut rest = text.as_bytes();
-    is_word || operand(&mut rest, 0).is_some() && rest.is_empty()
+    is_word || text.len() <= LONGEST && operand(&mut rest, 0).is_some() && rest.is_empty()
 }
 
 fn trim(text: &[u8]) -> &[u8] {
@@ -140,6 +141,8 @@ mod tests {
         ] {
             assert_eq!(written(value), format!("'{value}'"));
         }
+        let long = "~".repeat(10_000) + "1";
+        assert_eq!(written(&long), format!("'{long}'"));
         assert_eq!(written("it's"), "'it'\"'\"'s'");
         assert_eq!(written("'"), "\"'\"");
         assert_eq!(written(&"(".repeat(100_000)).len(), 100_002);
