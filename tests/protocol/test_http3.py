@@ -648,6 +648,23 @@ def test_an_upgrade_finishes_what_was_begun_and_http3_goes_on_after_it(hayate_co
         assert wait_until(lambda: served(server, place), PATIENCE, 0.2)
 
 
+def test_http3_is_switched_off_and_on_again_while_an_old_front_has_connections(hayate_command, place, mark) -> None:
+    with TlsHayate(text(place, place / "site", top='drain_timeout = "60s"'), ports()) as server:
+        now = server._config.read_text()
+        with client(server, place) as one:
+            began, go = mark("switched-began"), mark("switched-go")
+            stream = one.begin(f"/hold.php?began={began}&go={go}")
+            one.wait(began.exists)
+            assert server.run("upgrade", timeout=90).returncode == 0
+            for http3 in ("false", "true", "false", "true"):
+                server._config.write_text(now.replace("http3 = true", f"http3 = {http3}"))
+                done = server.reload()
+                assert done.returncode == 0, done.stderr
+            go.touch()
+            assert one.answer(stream).body == b"held"
+        assert wait_until(lambda: served(server, place), PATIENCE, 0.2)
+
+
 def test_after_an_upgrade_http3_does_not_wait_for_slow_clients_of_tcp(hayate_command, place, mark) -> None:
     with TlsHayate(text(place, place / "site", top='drain_timeout = "60s"'), ports()) as server:
         before = server.front

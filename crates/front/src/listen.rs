@@ -92,6 +92,10 @@ impl ListenAddr {
     pub fn bind(&self) -> io::Result<OwnedFd> {
         let explain = |error: io::Error| {
             let remedy = match error.kind() {
+                io::ErrorKind::AddrInUse if matches!(self, ListenAddr::Quic(_)) => {
+                    "another program listens there, or this server had HTTP/3 there and has yet to end its connections; stop that program, try \
+                     again in a minute, or choose another address"
+                }
                 io::ErrorKind::AddrInUse => {
                     "another program listens there; stop it or choose another address"
                 }

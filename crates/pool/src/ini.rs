@@ -18,10 +18,9 @@ pub fn is_name(name: &str) -> bool {
         Some((name, rest)) => (name, Some(rest)),
     };
     let plain = |text: &str| text.bytes().all(|b| b.is_ascii_alphanumeric() || b"_.-".contains(&b));
-    let is_value = VALUES.iter().any(|value| value.eq_ignore_ascii_case(name));
     !name.is_empty()
         && plain(name)
-        && !is_value
+        && !is_value(name)
         && index.is_none_or(|rest| rest.strip_suffix(']').is_some_and(plain))
 }
 
@@ -31,12 +30,14 @@ pub(crate) fn line(name: &str, value: &str) -> String {
 }
 
 fn written(value: &str) -> String {
+    // Blanks around what PHP evaluates are nobody's wish; around a text they may be.
+    let trimmed = value.trim_matches([' ', '\t', '\n', '\r']);
+    if is_value(trimmed) || is_expression(trimmed) {
+        return trimmed.to_owned();
+    }
     let inner = value.strip_prefix('"').and_then(|rest| rest.strip_suffix('"'));
     // Somebody has written it for PHP's parser already, as for `php -d`.
-    if value.is_empty()
-        || is_expression(value)
-        || inner.is_some_and(|inner| !inner.contains(['"', '\\', '\n', '$']))
-    {
+    if is_word(value) || inner.is_some_and(|inner| !inner.contains(['"', '\\', '\n', '$'])) {
         return value.to_owned();
     }
     // Between apostrophes everything stands for itself, but an apostrophe. What stands side by side is one value.
@@ -52,12 +53,20 @@ fn written(value: &str) -> String {
     out
 }
 
-/// Whether it is a word or number, or an expression of levels of errors and numbers, complete. Other words are no operands: they may be a name
+/// Or nothing. PHP knows constants, and takes other words for themselves.
+fn is_word(text: &str) -> bool {
+    text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
+}
+
+fn is_value(text: &str) -> bool {
+    VALUES.iter().any(|value| value.eq_ignore_ascii_case(text))
+}
+
+/// Whether it is an expression of levels of errors and numbers, complete. Other words are no operands: they may be a name
 /// or a password with one of these signs in it, and `On`, `no` and the like are none for PHP.
 fn is_expression(text: &str) -> bool {
-    let is_word = !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
     let mut rest = text.as_bytes();
-    is_word || text.len() <= LONGEST && operand(&mut rest, 0).is_some() && rest.is_empty()
+    text.len() <= LONGEST && operand(&mut rest, 0).is_some() && rest.is_empty()
 }
 
 fn trim(text: &[u8]) -> &[u8] {
@@ -137,13 +146,13 @@ mod tests {
             "pass^word",
             "E_|1",
             "\"a\\\"",
-            " 1",
         ] {
             assert_eq!(written(value), format!("'{value}'"));
         }
         let long = "~".repeat(10_000) + "1";
         assert_eq!(written(&long), format!("'{long}'"));
         assert_eq!(written("it's"), "'it'\"'\"'s'");
+        assert_eq!((written(" On\n"), written("\tE_ALL & ~8 ")), ("On".into(), "E_ALL & ~8".into()));
         assert_eq!(written("'"), "\"'\"");
         assert_eq!(written(&"(".repeat(100_000)).len(), 100_002);
     }

@@ -35,6 +35,7 @@ impl Master {
                 self.answer_upgrade(next.request, Some(why));
             }
         }
+        let before = self.retired.len();
         self.retired.retain_mut(|(front, by)| {
             if *by <= now {
                 tracing::error!(pid = front.pid(), "the front that was replaced does not end; it is killed");
@@ -43,6 +44,9 @@ impl Master {
             }
             front.ended().is_none()
         });
+        if self.retired.len() < before {
+            self.close_unwanted();
+        }
     }
 
     pub(super) fn start_successor(&mut self, plan: Plan, request: u64) {
@@ -233,6 +237,7 @@ impl Master {
             ToMaster::LeftQuic => {
                 let retired = self.retired.iter_mut().map(|(front, _)| front);
                 retired.filter(|front| front.number == number).for_each(|front| front.left_quic = true);
+                self.close_unwanted();
             }
             ToMaster::Notify(Notice::Ready) if is_next => {
                 self.replace_front();

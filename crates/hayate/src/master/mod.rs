@@ -444,7 +444,7 @@ impl Master {
             loading.give_up();
             self.refuse_for(purpose, STOPPING);
         }
-        self.sockets.keep(&[]);
+        self.sockets.keep(&[], false);
         let others = self.fronts().filter(|front| Some(front.number) != knows);
         others.for_each(|front| front.signal(Signal::SIGTERM));
         if self.front.is_none() {

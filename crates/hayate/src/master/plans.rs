@@ -204,10 +204,12 @@ impl Master {
         }
     }
 
-    /// Closes the sockets that are neither served nor about to be.
+    /// Closes the sockets that are neither served nor about to be. Those of HTTP/3 that a front which was replaced still reads stay: they could not be
+    /// made anew, were they wanted again.
     pub(super) fn close_unwanted(&mut self) {
         let plans = self.plans.range(self.adopted..);
         let wanted: Vec<_> = plans.flat_map(|(_, plan)| plan.listen.iter().cloned()).collect();
-        self.sockets.keep(&wanted);
+        let held = self.retired.iter().any(|(front, _)| !front.left_quic);
+        self.sockets.keep(&wanted, held);
     }
 }

@@ -96,7 +96,7 @@ impl Sockets {
                 Ok(socket) => drop(self.bound.insert(addr.clone(), socket)),
                 Err(error) => {
                     let own = self.bound.keys().find(|own| own.overlaps(addr)).cloned();
-                    self.keep(&before);
+                    self.keep(&before, false);
                     return Err(match own {
                         Some(own) if error.kind() == io::ErrorKind::AddrInUse => io::Error::new(
                             error.kind(),
@@ -113,10 +113,10 @@ impl Sockets {
         Ok(())
     }
 
-    /// Closes those that are not among these.
-    pub fn keep(&mut self, wanted: &[ListenAddr]) {
+    /// Closes those that are not among these, but for those of HTTP/3 if `and_quic`.
+    pub fn keep(&mut self, wanted: &[ListenAddr], and_quic: bool) {
         self.bound.retain(|addr, _| {
-            let stays = wanted.contains(addr);
+            let stays = wanted.contains(addr) || and_quic && matches!(addr, ListenAddr::Quic(_));
             if !stays && !self.handed_in.contains_key(addr) {
                 remove_file_of(addr);
             }
@@ -221,7 +221,7 @@ fn remove_file_of(addr: &ListenAddr) {
 
 impl Drop for Sockets {
     fn drop(&mut self) {
-        self.keep(&[]);
+        self.keep(&[], false);
         if let Some((path, _)) = &self.control {
             let _ = fs::remove_file(path);
         }
@@ -318,7 +318,7 @@ mod tests {
         sockets.bind(std::slice::from_ref(&one)).unwrap();
         let error = sockets.bind(std::slice::from_ref(&all)).unwrap_err().to_string();
         assert!(error.contains(&format!("this server listens on {one}")), "{error}");
-        sockets.keep(&[]);
+        sockets.keep(&[], false);
         sockets.bind(&[all]).unwrap();
     }
 
