@@ -531,7 +531,7 @@ impl Plan {
             (Some(front), Some(app)) => front.same_user(app),
             (front, app) => front.is_some() == app.is_some(),
         };
-        self.with_php()
+        self.with_scripts()
             .filter(shares)
             .filter(|app| app.beside.is_none())
             .map(|app| app.spec.name.as_str())
