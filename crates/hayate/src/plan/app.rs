@@ -463,12 +463,14 @@ impl AppResolver<'_> {
             ("sendfile_roots", app.sendfile_roots.is_some()),
             ("request_buffering", app.request_buffering.is_some()),
         ];
+        self.refuse(&keys, &format!("with php = \"{NO_PHP}\" no script runs"))
+    }
+
+    /// Refuses the first of these keys that is given, beside another one that makes it vain.
+    pub(super) fn refuse(&self, keys: &[(&str, bool)], why: &str) -> Result<(), ConfigError> {
         match keys.iter().find(|(_, given)| *given) {
             None => Ok(()),
-            Some((key, _)) => Err(self.error(
-                key,
-                format!("{key}: with php = \"{NO_PHP}\" no script runs; leave one of the two out"),
-            )),
+            Some((key, _)) => Err(self.error(key, format!("{key}: {why}; leave one of the two out"))),
         }
     }
 

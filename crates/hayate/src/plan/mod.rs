@@ -11,13 +11,13 @@ mod limits;
 mod mode;
 mod pool;
 mod published;
+mod routes;
 mod rules;
 mod scripts;
 mod tls;
 mod visits;
 
 use std::{
-    collections::HashMap,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -385,7 +385,7 @@ impl Plan {
             app.fill_visits(&listen, behind_proxy);
         }
         reports("certificates and users");
-        check_routes(source, &apps)?;
+        routes::check(source, &apps)?;
         let tls = tls::resolve(source, file.tls, args, development, &listen, &apps)?;
         reports("the rights of files that hold secrets");
         let storage =
@@ -681,33 +681,6 @@ const REPLACED: Duration = Duration::from_secs(3600);
 
 /// No limit at all, for the front, which knows no such thing.
 const ALWAYS: Duration = Duration::from_secs(365 * 24 * 3600);
-
-/// Two applications must not be called the same, or answer to the same host and path.
-fn check_routes(source: &Source, apps: &[App]) -> Result<(), ConfigError> {
-    let mut names = HashMap::new();
-    let mut routes = HashMap::new();
-    for (i, app) in apps.iter().enumerate() {
-        if names.insert(&app.spec.name, i).is_some() {
-            let why =
-                format!("a second application is called '{}'; give each [[app]] its own name", app.spec.name);
-            return Err(source.error(&[Step::Key("app"), Step::At(i), Step::Key("name")], why));
-        }
-        let any = [String::new()];
-        let hosts = if app.hosts.is_empty() { &any[..] } else { &app.hosts[..] };
-        for host in hosts {
-            if let Some(other) = routes.insert((host.to_ascii_lowercase(), &app.path), &app.spec.name) {
-                let host = if host.is_empty() { "any host" } else { host };
-                let why = format!(
-                    "application '{}' answers to {host} and path {} like application '{other}'; give one of them other hosts or another path",
-                    app.spec.name, app.path
-                );
-                let key = if app.hosts.is_empty() { "path" } else { "hosts" };
-                return Err(source.error(&[Step::Key("app"), Step::At(i), Step::Key(key)], why));
-            }
-        }
-    }
-    Ok(())
-}
 
 #[cfg(test)]
 pub(crate) mod tests;

@@ -41,15 +41,10 @@ impl AppResolver<'_> {
             ("inherit_env", app.inherit_env.is_some()),
             ("env", !app.env.is_empty()),
         ];
-        match keys.iter().find(|(_, given)| *given) {
-            None => Ok(()),
-            Some((key, _)) => Err(self.error(
-                key,
-                format!(
-                    "{key}: the scripts of this application run in the workers of '{pool}' (pool), so it is written there; leave one of the two out"
-                ),
-            )),
-        }
+        let why = format!(
+            "the scripts of this application run in the workers of '{pool}' (pool), so it is written there"
+        );
+        self.refuse(&keys, &why)
     }
 }
 
