@@ -57,8 +57,8 @@ ifndef SUITE
 test: reachable setup-test ## Everything CI runs: lints, unit tests, the servers from outside, a part of that on Debian 13 (SUITE=trixie: all there, TESTS="tests/parity …": some)
 	@[ -n '$(ALSO)$(filter-out tests,$(TESTS))' ] || { echo 'Debian 13 is left out, its root wants root'; [ "$$HAYATE_REQUIRE_ALL" != 1 ]; }
 	$(MAKE) --jobs --output-sync=line checked $(ALSO:%=root-%)
-	$(MAKE) --jobs --output-sync=line MADE=yes lint-beside test-rust test-host test-here $(ALSO:%=test-%)
-	$(call pytest-alone,$(abspath $(CHECKED))/hayate)
+	$(MAKE) --jobs --output-sync=line MADE=yes test-rust test-host test-here $(ALSO:%=test-%)
+	$(MAKE) --jobs --output-sync=line MADE=yes lint-beside test-alone
 else
 # The server is built here and the host there: PHP is that of the suite, and a C library is newer than this one. So are programs for tests.
 test: reachable setup-test
@@ -67,9 +67,9 @@ test: reachable setup-test
 		$(if $(filter command line,$(origin PHP)),PHP=$(PHP))
 endif
 
-# Tests wait more than they compute, so lints take what they leave of the processors.
+# Tests that measure time wait more than they compute; lints take what those leave of the processors.
 lint-beside:
-	nice -n 19 $(MAKE) lint check-docs
+	scripts/idle $(MAKE) lint check-docs
 
 # MADE: nothing is put in the place of programs that other tests run at this time.
 test-rust: $(if $(MADE),,checked)
@@ -95,6 +95,9 @@ test-%:
 
 test-here:
 	$(call pytest,$(abspath $(CHECKED))/hayate)
+
+test-alone:
+	$(call pytest-alone,$(abspath $(CHECKED))/hayate)
 
 TESTS ?= tests
 # Most tests wait for servers more than they compute: several files at a time. Those that measure time have the machine to themselves.
@@ -293,5 +296,5 @@ clean: ## Remove what was built
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/\1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 14
 
-.PHONY: build checked run setup setup-test reachable test lint-beside test-rust test-host suite-test lint check-docs fuzz fuzz-coverage deny sbom conformance soak torture soft-dirty bench figures docs install deb setup-packages suite-packages packages suite-conformance lintian image \
+.PHONY: build checked run setup setup-test reachable test lint-beside test-rust test-host test-alone suite-test lint check-docs fuzz fuzz-coverage deny sbom conformance soak torture soft-dirty bench figures docs install deb setup-packages suite-packages packages suite-conformance lintian image \
 	clean help

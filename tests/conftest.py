@@ -11,6 +11,7 @@ import pathlib
 import signal
 import sys
 import threading
+import zlib
 from collections.abc import Iterator
 
 import pytest
@@ -22,7 +23,14 @@ from lib.servers import MariaDB, Redis, hayate_binary  # noqa: E402
 
 # Folders and files whose tests measure: nothing else may run beside them.
 ALONE = ("lab/test_known_costs.py", "lab/test_load.py", "lab/test_load_proof.py", "lab/test_run.py", "soak")
-LONGEST = "torture"
+# Files that take minutes beside others: they begin first, so that nothing waits for one of them at the end.
+LONGEST = (
+    "lab/test_engines.py", "pool/test_frameworks.py", "pool/test_loaded_ahead.py", "pool/test_master.py", "pool/test_slow_requests.py",
+    "pool/test_supervision.py", "pool/test_upgrade.py", "pool/test_waits.py", "protocol/test_over.py", "rewind/test_boot_locks.py",
+    "rewind/test_clocks.py", "rewind/test_frameworks.py", "rewind/test_front_controllers.py", "rewind/test_libraries.py",
+    "rewind/test_opened_again.py", "rewind/test_randomness.py", "rewind/test_symfony_services.py", "rewind/test_time_limit.py",
+    "security/test_slow_attacks.py", "torture/test_torture.py",
+)  # fmt: skip
 REQUIRE_ALL = os.environ.get("HAYATE_REQUIRE_ALL") == "1"
 
 
@@ -52,8 +60,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if any(item.path.is_relative_to(here / alone) for alone in ALONE):
             item.add_marker("alone")
-    # Files are handed out in this order: what takes longest is not to be what everything waits for at the end.
-    items.sort(key=lambda item: item.path.relative_to(here).parts[0] != LONGEST)
+    if "PYTEST_XDIST_WORKER" in os.environ:
+        # Files are handed out in this order, which is the same for each process: those beside each other, of one kind, wait or compute alike.
+        items.sort(key=lambda item: _turn(item.path.relative_to(here).as_posix()))
+
+
+def _turn(file: str) -> tuple[bool, int]:
+    return file not in LONGEST, zlib.crc32(file.encode())
 
 
 def _fail_if_skipped(report: pytest.TestReport | pytest.CollectReport) -> None:

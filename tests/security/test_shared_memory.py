@@ -180,7 +180,7 @@ def test_a9_5_a_stray_word_in_the_ring_costs_its_application_at_most(server, pla
 
 
 def test_a9_5_random_words_in_the_ring(server) -> None:
-    seconds = float(os.environ.get("HAYATE_FUZZ_SECONDS", "8"))
+    seconds = float(os.environ.get("HAYATE_FUZZ_SECONDS", "4"))
     dice = random.Random(os.environ.get("HAYATE_FUZZ_SEED", "1"))
     end, rounds, codes = time.monotonic() + seconds, 0, []
     with Watch(server) as watch, concurrent.futures.ThreadPoolExecutor(3) as pool:
