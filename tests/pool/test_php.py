@@ -21,7 +21,8 @@ from lib.servers import PHP_VERSION, ROOT, Hayate, NginxFpm, hayate_binary
 PAGE = """<?php
 $names = ['user_agent', 'default_charset', 'auto_prepend_file', 'error_prepend_string'];
 echo json_encode([array_combine($names, array_map('ini_get', $names)),
-    array_map('getenv', ['PHP_INI_SCAN_DIR', 'PHPRC']), array_map('basename', array_filter([php_ini_loaded_file()]))]);
+    array_map('getenv', ['PHP_INI_SCAN_DIR', 'PHPRC']), array_map('basename', array_filter([php_ini_loaded_file()])),
+    extension_loaded('apcu')]);
 """
 
 
@@ -91,15 +92,26 @@ def test_each_application_has_its_own_directories(site: pathlib.Path) -> None:
         path = "/own"
         php_ini_scan_dir = "{site}/one"
         env = {{ PHP_INI_SCAN_DIR = "{site}/two" }}
+        [[app]]
+        root = "{site}/public"
+        path = "/distribution"
+        php_ini_scan_dir = ""
+        [[app]]
+        root = "{site}/public"
+        path = "/none"
+        php_ini_scan_dir = []
     """
     with Hayate(config=config, env={"PHP_INI_SCAN_DIR": "/nowhere"}) as server:
         pages = {path: json.loads(requests.get(f"{server.url}/{path}/index.php", timeout=60).text)
-                 for path in ("one", "both", "own")}
+                 for path in ("one", "both", "own", "distribution", "none")}
     assert pages["one"][0]["user_agent"] == "one" and pages["one"][0]["error_prepend_string"] in ("", None)
     assert pages["both"][0]["user_agent"] == "two" and pages["both"][0]["error_prepend_string"] == "two"
     # What it sets for itself is its own: scripts see it, and PHP has always gone by it.
     assert pages["own"][0]["user_agent"] == "two" and pages["own"][1][0] == f"{site}/two"
     assert pages["one"][1] == [False, False]
+    assert pages["distribution"][0]["user_agent"] == pages["none"][0]["user_agent"] == ""
+    # Debian's extensions are loaded by files of its directory, and without one there are those within PHP.
+    assert pages["distribution"][3] and not pages["none"][3]
 
 
 def check(*arguments: object, env: dict[str, str] = {}) -> subprocess.CompletedProcess[str]:

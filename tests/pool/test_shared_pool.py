@@ -181,3 +181,16 @@ def test_check_looks_at_each(sites: pathlib.Path) -> None:
     two = done.stdout.split("application   two")[1].split("application   three")[0]
     assert "mode        classic, in the workers of 'one' (pool)" in two
     assert "ext-nowhere" in two and "99" in two, two
+    # What helps is said so that the configuration takes it.
+    (sites / "two/composer.json").write_text(json.dumps({"require": {"php": "8.5.*"}}))
+    (sites / "hayate.toml").write_text(config(sites, "workers = 1\n[app.ini]\nextension = 'nowhere'"))
+    done = subprocess.run([hayate_binary(), "check", "-c", sites / "hayate.toml"], capture_output=True, text=True, timeout=60, check=False)
+    assert "set php = \"8.5\" of 'one', in whose workers it runs" in done.stdout, done.stdout
+    assert done.stdout.count("extension = nowhere is not loaded") == 1, done.stdout
+
+
+def test_explain_says_where_scripts_run(sites: pathlib.Path) -> None:
+    (sites / "hayate.toml").write_text(config(sites))
+    done = subprocess.run([hayate_binary(), "explain", "-c", sites / "hayate.toml"], capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "two: its scripts run in the workers of 'one' (pool), as that one's do" in done.stdout, done.stdout

@@ -83,8 +83,9 @@ pub fn run(args: &ServeArgs) -> ExitCode {
             say!("  mode        classic, in the workers of '{pool}' (pool)");
             describe_files(app);
             let of_pool = plan.with_php().find(|other| other.spec.name == *pool);
-            if let Some((of_pool, Ok(probe))) = of_pool.map(|of_pool| (of_pool, php.probe(of_pool))) {
-                for warning in unmet(&spec.cwd, of_pool, &probe) {
+            if let Some(Ok(probe)) = of_pool.map(|of_pool| php.probe(of_pool)) {
+                // What the pool's own settings load is said where it stands.
+                for warning in unmet(&spec.cwd, &[], Some(pool), &probe) {
                     warn("  ", warning);
                 }
             }
@@ -215,7 +216,7 @@ fn describe_php(built: &str, app: &App, probe: &Probe) {
     let unknown = unknown_settings(&app.spec.ini, &probe.settings);
     let complaints = probe.complaints.iter().cloned();
     let released = releases::warnings(php, SystemTime::now()).into_iter();
-    let unmet = unmet(&app.spec.cwd, app, probe).into_iter();
+    let unmet = unmet(&app.spec.cwd, &app.spec.ini, None, probe).into_iter();
     for warning in released.chain(complaints).chain(unmet).chain(unknown) {
         warn("  ", warning);
     }
@@ -227,11 +228,10 @@ fn describe_php(built: &str, app: &App, probe: &Probe) {
     titled("extensions", &wrapped(&probe.extensions, WIDTH));
 }
 
-/// What the project in a directory asks for and the PHP of an application is not.
-fn unmet(project: &Path, app: &App, probe: &Probe) -> Vec<String> {
-    let missing =
-        extensions::missing(project, &app.spec.ini, &probe.extensions, &probe.complaints, &probe.php);
-    php_required::unmet(project, &probe.php).into_iter().chain(missing).collect()
+/// What the project in a directory asks for and its PHP is not: by its own files, and by `ini`. `pool`: whose PHP that is.
+fn unmet(project: &Path, ini: &[(String, String)], pool: Option<&str>, probe: &Probe) -> Vec<String> {
+    let missing = extensions::missing(project, ini, &probe.extensions, &probe.complaints, &probe.php);
+    php_required::unmet(project, pool, &probe.php).into_iter().chain(missing).collect()
 }
 
 /// Settings of `[app.ini]` that nobody knows: PHP keeps them for `get_cfg_var()`, and says nothing.

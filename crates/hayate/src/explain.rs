@@ -186,6 +186,14 @@ pub fn run(args: &ExplainArgs) -> ExitCode {
         }
     };
     // What runs in the workers of another application runs as that does.
+    let pooled = plan.apps.iter().filter_map(|app| {
+        let pool = app.pool.as_ref()?;
+        Some(format!(
+            "{}: its scripts run in the workers of '{pool}' (pool), as that one's do\n",
+            app.spec.name
+        ))
+    });
+    let pooled: String = pooled.collect();
     plan.apps.retain(|app| !app.is_static && app.pool.is_none());
     let outcome = match args.user_of {
         None if users(&plan).len() > 1 => explain_each_user(&plan, args),
@@ -196,6 +204,10 @@ pub fn run(args: &ExplainArgs) -> ExitCode {
                 say(&reports.iter().map(ToString::to_string).collect::<String>())
             }
         }),
+    };
+    let outcome = match args.json || args.user_of.is_some() {
+        true => outcome,
+        false => outcome.and_then(|()| say(&pooled)),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,

@@ -22,12 +22,22 @@ pub fn print(what: &Generate) -> io::Result<()> {
             out.write_all(&page)
         }
         Generate::Completions { shell } => {
-            clap_complete::generate(*shell, &mut Cli::command(), "hayate", &mut out);
+            clap_complete::generate(*shell, &mut commands_of_users(), "hayate", &mut out);
             Ok(())
         }
         Generate::Configuration => out.write_all(configuration().as_bytes()),
         Generate::ManConfiguration => out.write_all(man_configuration().as_bytes()),
     }
+}
+
+/// The command line without the commands that the server starts itself by: what completes for a shell knows nothing of hidden ones.
+fn commands_of_users() -> clap::Command {
+    let whole = Cli::command();
+    let shown = whole.get_subcommands().filter(|sub| !sub.is_hide_set()).cloned().collect::<Vec<_>>();
+    clap::Command::new("hayate")
+        .version(env!("CARGO_PKG_VERSION"))
+        .args(whole.get_arguments().cloned())
+        .subcommands(shown)
 }
 
 /// One page: what it is, then each sub-command with its options.

@@ -10,11 +10,11 @@ use crate::{composer, terminal};
 /// Major, minor and release.
 type Version = [u32; 3];
 
-/// Versions that Hayate may have a host for, with a release that is newer than any.
-const OTHERS: [Version; 4] = [[8, 2, u32::MAX], [8, 3, u32::MAX], [8, 4, u32::MAX], [8, 5, u32::MAX]];
+/// Versions that there are packages of hosts for, with a release that is newer than any.
+const OTHERS: [Version; 3] = [[8, 2, u32::MAX], [8, 4, u32::MAX], [8, 5, u32::MAX]];
 
-/// A line for whoever asks for another PHP than `running`, such as `8.4.28`.
-pub fn unmet(root: &Path, running: &str) -> Option<String> {
+/// A line for whoever asks for another PHP than `running`, such as `8.4.28`. `pool`: the application in whose workers the project runs.
+pub fn unmet(root: &Path, pool: Option<&str>, running: &str) -> Option<String> {
     let version = Partial::parse(running)?.least();
     // What cannot be read is told by who looks for extensions.
     let read = |name: &str| composer::read(root, name).ok().flatten().unwrap_or_default();
@@ -33,7 +33,13 @@ pub fn unmet(root: &Path, running: &str) -> Option<String> {
         |version: Version| move |(constraint, _): &&(&str, &str)| is_met(constraint, version).unwrap_or(true);
     let (constraint, who) = asked.iter().find(|one| !suits(version)(one))?;
     let remedy = match OTHERS.into_iter().find(|other| asked.iter().all(|one| suits(*other)(&one))) {
-        Some([major, minor, _]) => format!("set php = \"{major}.{minor}\""),
+        Some([major, minor, _]) => {
+            let of_pool = pool.map(|pool| format!(" of '{pool}', in whose workers it runs"));
+            format!(
+                "set php = \"{major}.{minor}\"{} (package hayate-php{major}.{minor})",
+                of_pool.unwrap_or_default()
+            )
+        }
         None => "install its packages with this PHP: composer update".to_owned(),
     };
     Some(format!(
@@ -184,22 +190,28 @@ mod tests {
     fn who_asks_and_what_helps() {
         let dir = tempfile::tempdir().unwrap();
         let write = |name: &str, text: &str| fs::write(dir.path().join(name), text).unwrap();
-        assert_eq!(unmet(dir.path(), "8.2.36"), None);
+        assert_eq!(unmet(dir.path(), None, "8.2.36"), None);
         write("composer.json", r#"{"require": {"php": "^8.1"}}"#);
         write(
             "composer.lock",
             r#"{"packages": [{"name": "a/b", "require": {"php": ">=8.4"}}, {"name": 3}]}"#,
         );
-        assert_eq!(unmet(dir.path(), "8.4.28"), None);
+        assert_eq!(unmet(dir.path(), None, "8.4.28"), None);
         assert_eq!(
-            unmet(dir.path(), "8.2.36").unwrap(),
-            "a/b requires PHP >=8.4, and this is 8.2.36, with which vendor/autoload.php may refuse to run; set php = \"8.4\""
+            unmet(dir.path(), None, "8.2.36").unwrap(),
+            "a/b requires PHP >=8.4, and this is 8.2.36, with which vendor/autoload.php may refuse to run; \
+             set php = \"8.4\" (package hayate-php8.4)"
+        );
+        assert!(
+            unmet(dir.path(), Some("main"), "8.2.36")
+                .unwrap()
+                .ends_with("set php = \"8.4\" of 'main', in whose workers it runs (package hayate-php8.4)")
         );
         write("composer.json", r#"{"require": {"php": "^7.4"}}"#);
-        assert!(unmet(dir.path(), "8.2.36").unwrap().starts_with("composer.json requires PHP ^7.4, "));
-        assert!(unmet(dir.path(), "8.2.36").unwrap().ends_with("composer update"));
+        assert!(unmet(dir.path(), None, "8.2.36").unwrap().starts_with("composer.json requires PHP ^7.4, "));
+        assert!(unmet(dir.path(), None, "8.2.36").unwrap().ends_with("composer update"));
         write("composer.json", r#"{"require": {"php": ["^7.4"]}}"#);
         write("composer.lock", "no JSON");
-        assert_eq!(unmet(dir.path(), "8.2.36"), None);
+        assert_eq!(unmet(dir.path(), None, "8.2.36"), None);
     }
 }

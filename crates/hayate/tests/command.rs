@@ -500,5 +500,9 @@ fn the_reference_of_the_configuration_is_up_to_date() {
     {
         let (status, text, _) = done(hayate(Path::new("/")).arg("generate").args(what.split(' ')));
         assert!(status == 0 && text.contains(part), "{what}");
+        assert!(
+            !text.contains("load-plan") && !text.contains("load-first-plan"),
+            "{what}: commands of its own"
+        );
     }
 }

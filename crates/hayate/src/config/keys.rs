@@ -253,7 +253,7 @@ pub struct App {
     pub php: Option<String>,
     /// php.ini in place of the distribution's. Relative to this file. Default: none. Flag: `--php-ini`.
     pub php_ini: Option<PathBuf>,
-    /// Directories whose `.ini` files are read after php.ini, in this order; `""` is the distribution's. Relative to this file. Default: what `PHP_INI_SCAN_DIR` of the server's environment says, else the distribution's. Without `php_ini`, `PHPRC` of that environment names php.ini as for php-fpm.
+    /// Directories whose `.ini` files are read after php.ini, in this order; `""` is the distribution's, and with `[]` none are read. Relative to this file. Default: what `PHP_INI_SCAN_DIR` of the server's environment says, else the distribution's. Without `php_ini`, `PHPRC` of that environment names php.ini as for php-fpm.
     pub php_ini_scan_dir: Option<OneOrMany>,
     /// Requests after which a worker is replaced; `0`: never. Default: `0`. Flag: `--max-requests`.
     pub max_requests: Option<u64>,

@@ -214,11 +214,12 @@ pub fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Vec<&'a 
 }
 
 /// Settings that pools of php-fpm and virtual hosts have most often.
-const OF_PHP_INI: [&str; 12] = [
+const OF_PHP_INI: [&str; 14] = [
     "date_timezone",
     "display_errors",
     "error_log",
     "error_reporting",
+    "extension",
     "max_execution_time",
     "max_file_uploads",
     "max_input_time",
@@ -227,6 +228,7 @@ const OF_PHP_INI: [&str; 12] = [
     "open_basedir",
     "post_max_size",
     "upload_max_filesize",
+    "zend_extension",
 ];
 
 /// What others call it, and what does that here.
@@ -537,6 +539,7 @@ mod tests {
             ),
             ("[[app]]\n[app.INI]\nmemory_limit = '1M'", "unknown key 'INI' in [[app]]; did you mean 'ini'?"),
             ("[[app]]\nmemory_limit = '1M'", "settings of php.ini stand below [app.ini]"),
+            ("[[app]]\nextension = ['redis']", "settings of php.ini stand below [app.ini]"),
             ("[[app]]\n[app.php]\nmemory_limit = '1M'", "settings of php.ini stand below [app.ini]"),
             ("[[app]]\n[app.php_ini]\nmemory_limit = '1M'", "settings of php.ini stand below [app.ini]"),
             ("[[app]]\n[app.ini]\nsession.save_path = '/x'", "write \"session.save_path\" = …"),

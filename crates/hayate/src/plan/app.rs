@@ -519,7 +519,10 @@ impl AppResolver<'_> {
                         }
                     }
                 });
-                Some(each.collect::<Result<Vec<String>, ConfigError>>()?.join(":"))
+                let places = each.collect::<Result<Vec<String>, ConfigError>>()?;
+                // An empty variable has PHP read none. The distribution's alone it reads without one.
+                let distributions = !places.is_empty() && places.iter().all(String::is_empty);
+                (!distributions).then(|| places.join(":"))
             }
             // Relative to where the server was started: the host starts elsewhere.
             None => inherited("PHP_INI_SCAN_DIR")
