@@ -142,11 +142,29 @@ void explain_handler_over(void)
 	notes->handler_ns = hy_now() - notes->handler_began;
 	notes->loaded = zend_hash_num_elements(&EG(included_files)) - files_of_snapshot;
 	if (!handle_reached() && warmup_count < MAX_WARMUPS) {
-		int status = SG(sapi_headers).http_response_code;
 		snprintf(warmups[warmup_count].path, sizeof warmups[warmup_count].path, "%s",
 		         request.field[HY_FIELD_TARGET].at);
 		warmups[warmup_count].us = notes->handler_ns / 1000;
-		warmups[warmup_count++].status = status == 0 ? 200 : status;
+		warmups[warmup_count++].status = SG(sapi_headers).http_response_code;
+	}
+}
+
+static void send_warmup(const char *event, const char *target, uint64_t us, int status)
+{
+	struct line line = {0};
+	add(&line, "{\"event\":\"%s\",\"us\":%lu,\"status\":%d,\"path\":", event, us, status == 0 ? 200 : status);
+	add_string(&line, target);
+	add(&line, "}");
+	send_line(&line);
+}
+
+void explain_primed(const char *report, const char *target, uint64_t ns)
+{
+	if (report != NULL) {
+		/* For this line alone: of nothing else that happens in such a process the report speaks. */
+		explain_file = report;
+		send_warmup("primed", target, ns / 1000, SG(sapi_headers).http_response_code);
+		explain_file = NULL;
 	}
 }
 
@@ -287,11 +305,7 @@ void explain_boot_stands(bool snapshot, uint64_t ns)
 	}
 	frozen_forget();
 	for (size_t i = 0; i < warmup_count; i++) {
-		line.len = 0;
-		add(&line, "{\"event\":\"warmup\",\"us\":%lu,\"status\":%d,\"path\":", warmups[i].us, warmups[i].status);
-		add_string(&line, warmups[i].path);
-		add(&line, "}");
-		send_line(&line);
+		send_warmup("warmup", warmups[i].path, warmups[i].us, warmups[i].status);
 	}
 	send_destructors();
 	files_of_snapshot = zend_hash_num_elements(&EG(included_files));

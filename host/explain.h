@@ -22,6 +22,9 @@ void explain_boot_begins(void);    /* before the worker script runs */
 void explain_boot_over(void);      /* at its first hayate_handle_request() */
 void explain_handler_begins(void); /* of a warm-up request or of a visitor's */
 void explain_handler_over(void);   /* while the answer's status is still known */
+/* A warm-up request was made in classic mode by a process that ends then. `report` is what explain_file was before that
+ * became silent. */
+void explain_primed(const char *report, const char *target, uint64_t ns);
 void explain_destructors_begin(void);
 void explain_destructors_over(void);
 /* The boot stands: there is a snapshot, which took so long, or there is to be none. */

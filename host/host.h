@@ -16,6 +16,7 @@
  *   destructors.c  destructors at that end    sqlite.c   SQLite connections of the boot
  *   residue.c   what warm-up requests leave to be handed in
  *   after.c     what follows hayate_handle_request() in the loop
+ *   ini_files.c ini files that PHP passes over
  *   visit.c     requests that the host makes by itself  compare.c  what warm-up left behind
  *   errors.c    errors in development (--dev)  isolation.c  what keeps PHP's processes apart
  *   seccomp.c   what scripts may not do to other processes of their user
@@ -451,6 +452,10 @@ const char *asked_in_vain(void); /* where the boot has failed: NULL, or what it 
 const char *extensions_unsafe(void); /* NULL, or which loaded one must not be rewound, why, and what to do about it */
 
 /* errors.c: --dev */
+/* ini_files.c: when PHP has started, with the environment that it did this in. NULL, or which of its ini files it could
+ * not read. */
+const char *ini_files_unread(void);
+
 char *errors_settings(char *others); /* lines of php.ini with what development wants before them */
 void errors_of_boot(void);
 void errors_of_request(void);

@@ -167,7 +167,10 @@ static void warn_of_unknown_ini(void)
 	}
 }
 
-static bool start_php(char **argv)
+static const char not_started[] = "PHP could not start; its messages are in the log above";
+
+/* NULL, or why it did not start. */
+static const char *start_php(char **argv)
 {
 	zend_signal_startup();
 	request_startup();
@@ -183,10 +186,11 @@ static bool start_php(char **argv)
 	sigprocmask(SIG_BLOCK, &child, &before);
 	lend_ini_environment(true);
 	bool started = hayate_sapi.startup(&hayate_sapi) == SUCCESS;
+	const char *unread = started ? ini_files_unread() : NULL;
 	fix_ini();
 	lend_ini_environment(false);
 	sigprocmask(SIG_SETMASK, &before, NULL);
-	return started;
+	return started ? unread : not_started;
 }
 
 /* As ext/standard/info.c: no header has them. */
@@ -238,13 +242,13 @@ __attribute__((noreturn)) static void probe(char **argv)
 		fprintf(stderr, "hayate-php: %s\n", wrong);
 		_exit(1);
 	}
-	bool started = start_php(argv);
+	wrong = start_php(argv);
 	fflush(stdout);
 	if (dup2(said_to, STDOUT_FILENO) < 0) {
 		_exit(1);
 	}
 	options_print_tracking();
-	if (started) {
+	if (wrong == NULL) {
 		const char *why = options.worker_mode ? extensions_unsafe() : NULL;
 		if (why != NULL) {
 			printf("unsafe=%s\n", why);
@@ -265,6 +269,9 @@ __attribute__((noreturn)) static void probe(char **argv)
 		ZEND_HASH_FOREACH_END();
 	}
 	fflush(stdout);
+	if (wrong != NULL && wrong != not_started) {
+		fprintf(stderr, "hayate-php: %s\n", wrong);
+	}
 	_exit(0);
 }
 
@@ -292,8 +299,9 @@ int main(int argc, char **argv)
 	}
 	isolation_zygote();
 
-	if (!start_php(argv)) {
-		zygote_failed("PHP could not start; its messages are in the log above");
+	wrong = start_php(argv);
+	if (wrong != NULL) {
+		zygote_failed(wrong);
 	}
 	warn_of_unknown_ini();
 	const char *not_fit = options.rewind == REWIND_OFF || options.rewind == REWIND_FORK ? NULL : extensions_unsafe();

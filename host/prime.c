@@ -43,6 +43,7 @@ static zend_op_array *compile_others(zend_file_handle *file, int type)
 
 static ZEND_COLD ZEND_NORETURN void handle_all(const struct visit *visits, size_t count)
 {
+	const char *report = explain_file;
 	fork_be_silent(false);
 	hy_ring_pretend();
 	signal(SIGALRM, SIG_DFL);
@@ -54,8 +55,12 @@ static ZEND_COLD ZEND_NORETURN void handle_all(const struct visit *visits, size_
 		if (is_script && access(visit->script, R_OK) == 0) {
 			options.worker_mode = false;
 			options.rewind = REWIND_OFF;
+			uint64_t began = hy_now();
 			if (visit_begin(visit, "warm-up", &request.exchange)) {
 				worker_serve_classic();
+				if (i >= count) {
+					explain_primed(report, visit->target, hy_now() - began);
+				}
 			}
 		}
 	}

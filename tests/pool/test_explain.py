@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pathlib
+import re
 import shutil
 import socket
 import subprocess
@@ -12,6 +13,8 @@ import tempfile
 
 import pytest
 
+from apps import sites
+from lib.process import temporary_directory
 from lib.servers import hayate_binary
 from rewind import php_extensions
 
@@ -107,7 +110,7 @@ def test_snapshot_warm_up_and_samples(site) -> None:
     flags = ["--worker", str(site / "worker.php"), "--warmup", "/a", "--warmup", "/b?fail=1"]
     report = reports(site, *flags, "--url", "/", "--url", "/?walk=1", "--url", "/?child=1")
     assert [(warm["path"], warm["status"]) for warm in report["warmed"]] == [("/a", 200), ("/b?fail=1", 503)]
-    assert any("/b?fail=1 was answered with 503" in advice for advice in report["advice"])
+    assert any("by the status of their answers: /b?fail=1 (503)." in advice for advice in report["advice"])
     plain, walk, child = report["samples"]
     assert [sample["status"] for sample in report["samples"]] == [200] * 3
     assert child["retired"] == "rewind_child" and any("child process" in advice for advice in report["advice"])
@@ -132,6 +135,22 @@ def test_code_that_no_warm_up_has_loaded(site) -> None:
         assert [sample["loaded"] for sample in report["samples"]] == [0, 1]
         (line,) = [line for line in report["advice"] if "/?load=1 (1 files)" in line]
         assert line.endswith('warmup = ["/", "/?load=1"]'), "as the configuration takes it"
+
+
+def test_warm_up_requests_in_vain_are_named(site) -> None:
+    """By a worker script, in the process that boots; in a recognised project by one of their own, in classic mode."""
+    said = explain(site, "--worker", str(site / "worker.php"), "--warmup", "/?fail=1", "--warmup", "/", "--warmup", "/?fail=2").stdout
+    assert "by the status of their answers: /?fail=1 (503), /?fail=2 (503). Name others: warmup" in said, said
+    directory = temporary_directory("explain")
+    project = sites.symfony(directory)
+    env = [flag for name, value in project.env.items() for flag in ("--env", f"{name}={value}")]
+    user = ["--user", sites.USER] if os.geteuid() == 0 else []
+    said = explain(project.root, *env, *user, "--warmup", "/json", "--warmup", "/gone", "--url", "/json", "--url", "/").stdout
+    shutil.rmtree(directory, ignore_errors=True)
+    assert re.search(r"\n              /json  200  \d+ µs\n              /gone  404  \d+ µs\n", said), said
+    assert "by the status of their answers: /gone (404). Name others: warmup" in said, said
+    # What is advised leaves it out.
+    assert 'warmup = ["/json", "/"]' in said, said
 
 
 def test_a_connection_of_the_boot(site) -> None:

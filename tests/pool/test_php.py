@@ -114,6 +114,52 @@ def test_each_application_has_its_own_directories(site: pathlib.Path) -> None:
     assert pages["distribution"][3] and not pages["none"][3]
 
 
+def test_variables_that_are_inherited_choose_no_ini_files(site: pathlib.Path) -> None:
+    """And HOME and USER are the user's, as under php-fpm with clear_env = no, unless they are named."""
+    (site / "public/home.php").write_text("<?php echo json_encode(array_map('getenv', ['HOME', 'USER', 'OTHER', 'PHPRC']));")
+    config = "".join(
+        f"""
+        [[app]]
+        root = "{site}/public"
+        path = "/{path}"
+        inherit_env = {inherited}
+        php_ini_scan_dir = {directories}
+        """
+        for path, inherited, directories in (("own", '"*"', f'"{site}/one"'), ("distribution", '"*"', '""'), ("named", '["HOME"]', "[]"))
+    )
+    env = {"PHP_INI_SCAN_DIR": "two", "PHPRC": "rc", "HOME": "/elsewhere", "USER": "somebody", "OTHER": "x"}
+    user = pwd.getpwuid(os.geteuid())
+    with Hayate(config=config, env=env) as server:
+        def seen_by(path: str) -> tuple[list, list]:
+            return tuple(requests.get(f"{server.url}/{path}/{page}.php", timeout=60).json() for page in ("index", "home"))
+
+        own, distribution, named = (seen_by(path) for path in ("own", "distribution", "named"))
+    assert own[0][0]["user_agent"] == "one" and distribution[0][0]["user_agent"] == "" and distribution[0][3]
+    assert own[1] == distribution[1] == [user.pw_dir, user.pw_name, "x", False]
+    assert named[1] == ["/elsewhere", user.pw_name, False, False]
+
+
+@pytest.mark.skipif(not ROOT, reason="only root has files that PHP's user may not read")
+@pytest.mark.parametrize("hidden", ["file", "directory", "php.ini"])
+def test_ini_files_that_php_may_not_read_are_an_error(site: pathlib.Path, hidden: str) -> None:
+    """php-fpm reads them as root. PHP passes over them, and a limit in them would not hold."""
+    (site / "one/b.ini").write_text("open_basedir=/nowhere")
+    key = f'php_ini = "{site}/one/b.ini"' if hidden == "php.ini" else f'php_ini_scan_dir = ["", "{site}/one"]'
+    (site / "hayate.toml").write_text(f'user = "www-data"\n[[app]]\nroot = "{site}/public"\n{key}\n')
+    with Hayate(config=site / "hayate.toml") as server:
+        secret = site / "one" if hidden == "directory" else site / "one/b.ini"
+        secret.chmod(0o700 if hidden == "directory" else 0o600)
+        expected = f"user 33 of PHP cannot read {secret}, so PHP would pass over the settings in it"
+        reloaded = server.reload()
+        assert reloaded.returncode == 1 and expected in reloaded.stderr + server.log(), reloaded.stderr
+        # What was before serves on, and open_basedir holds.
+        assert "File not found" in requests.get(f"{server.url}/index.php", timeout=60).text
+        said = check("-c", site / "hayate.toml")
+        assert said.returncode == 2 and expected in said.stderr, said
+        secret.chmod(0o755 if hidden == "directory" else 0o644)
+        assert server.reload().returncode == 0
+
+
 def check(*arguments: object, env: dict[str, str] = {}) -> subprocess.CompletedProcess[str]:
     command = [str(hayate_binary()), "check", *map(str, arguments)]
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False, env={**os.environ, **env})

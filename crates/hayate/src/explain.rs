@@ -3,7 +3,7 @@
 //! Some of it is measured here, from outside: the boot's length, the memory's kinds, how long the samples take, what the worker counts.
 //! The rest only the host can know. It is started with `--explain FILE` and appends one JSON object a line to that file, an [`Event`]
 //! each, every line by one write(2) to a descriptor that it opens and closes for it (so that no descriptor of its own is among
-//! those of the boot). Lines come in the order of what happened: one `boot`, any number of `frozen` and `warmup`, one `snapshot`,
+//! those of the boot). Lines come in the order of what happened: any number of `primed`, one `boot`, any number of `frozen` and `warmup`, one `snapshot`,
 //! then a `request` after each rewind (or retirement). Where each worker boots by itself, each writes all of that. What this
 //! version does not know is skipped.
 
@@ -80,6 +80,15 @@ pub enum Event {
         /// As configured.
         path: String,
         /// The handler's time.
+        us: u64,
+        /// The answer's status.
+        status: u16,
+    },
+    /// In a recognised project a warm-up request is over, which a process of its own has made in classic mode.
+    Primed {
+        /// As configured.
+        path: String,
+        /// From its beginning to its end.
         us: u64,
         /// The answer's status.
         status: u16,
@@ -574,6 +583,8 @@ mod tests {
             "\n",
             r#"{"event":"warmup","path":"/","us":900,"status":200}"#,
             "\n",
+            r#"{"event":"primed","path":"/","us":900,"status":404}"#,
+            "\n",
             r#"{"event":"snapshot","at":"/srv/worker.php:9","us":700,"regions":[{"kind":"PHP heap","pages":900,"unused":100}]}"#,
             "\n",
             r#"{"event":"request","us":300,"causes":[{"what":"PHP heap","pages":40}]}"#,
@@ -584,9 +595,9 @@ mod tests {
             "\nnonsense\n",
         );
         let events = events(text);
-        assert_eq!(events.len(), 7);
+        assert_eq!(events.len(), 8);
         assert_eq!(events[0], Event::Boot { us: 81000, files: 212 });
         assert!(matches!(&events[2], Event::Frozen { at: None, count: 1, .. }));
-        assert!(matches!(&events[5], Event::Request { retired: None, causes, .. } if causes[0].pages == 40));
+        assert!(matches!(&events[6], Event::Request { retired: None, causes, .. } if causes[0].pages == 40));
     }
 }

@@ -285,10 +285,19 @@ fn remedy(name: &str, properties: &serde_json::Map<String, Value>) -> String {
     }
     let mut near = nearest(name, places().iter().map(|(key, _)| key.as_str()));
     near.dedup();
-    if let [near] = near[..] {
-        let of: Vec<&str> =
-            places().iter().filter(|(key, _)| key == near).map(|(_, place)| place.as_str()).collect();
-        return format!("did you mean '{near}'? It stands {}", of.join(" or "));
+    let places_of = |near: &str| {
+        let of = places().iter().filter(|(key, _)| key == near).map(|(_, place)| place.as_str());
+        of.collect::<Vec<&str>>().join(" or ")
+    };
+    match near[..] {
+        [near] => return format!("did you mean '{near}'? It stands {}", places_of(near)),
+        [one, other] => {
+            let (of_one, of_other) = (places_of(one), places_of(other));
+            return format!(
+                "did you mean '{one}', which stands {of_one}, or '{other}', which stands {of_other}?"
+            );
+        }
+        _ => {}
     }
     let keys: Vec<&str> = properties.keys().map(String::as_str).collect();
     format!("the keys here are {}", keys.join(", "))

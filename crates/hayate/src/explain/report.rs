@@ -135,7 +135,7 @@ impl Report {
     ) -> Report {
         let (mut snapshot, mut frozen, mut warmed, mut requests) = (None, Vec::new(), Vec::new(), Vec::new());
         let (mut tracking_why, mut booted, mut destructors) = (String::new(), None, Vec::new());
-        let mut connections = Vec::new();
+        let (mut connections, mut primed) = (Vec::new(), Vec::new());
         for event in told {
             match event {
                 Event::Snapshot { at, us, tracking_why: why, regions } => {
@@ -146,6 +146,14 @@ impl Report {
                 }
                 Event::Frozen { .. } => frozen.push(event),
                 Event::Warmup { .. } => warmed.push(event),
+                // As often as it is named, and by each worker that boots by itself.
+                Event::Primed { path, us, status } => {
+                    let known =
+                        |one: &Event| matches!(one, Event::Warmup { path: known, .. } if *known == path);
+                    if !primed.iter().any(known) {
+                        primed.push(Event::Warmup { path, us, status });
+                    }
+                }
                 Event::Destructor { .. } => destructors.push(event),
                 // Each worker says it.
                 Event::Connection { .. } if connections.contains(&event) => {}
@@ -162,6 +170,9 @@ impl Report {
                 }
                 Event::Unknown => {}
             }
+        }
+        if warmed.is_empty() {
+            warmed = primed;
         }
         // They come in the order of the requests, which were made one after the other.
         let repetitions = super::REPETITIONS;
@@ -259,15 +270,14 @@ impl Report {
                     .into(),
             );
         }
-        for event in &self.warmed {
-            if let Event::Warmup { path, status, .. } = event
-                && *status >= 300
-            {
-                advice.push(format!(
-                    "The warm-up request {path} was answered with {status}, which hardly does the usual work. Name another: warmup"
-                ));
-                break;
-            }
+        let mut in_vain: Vec<String> =
+            self.in_vain().map(|(path, status)| format!("{path} ({status})")).collect();
+        in_vain.dedup();
+        if !in_vain.is_empty() {
+            advice.push(format!(
+                "Warm-up requests that hardly do the usual work, by the status of their answers: {}. Name others: warmup",
+                in_vain.join(", ")
+            ));
         }
         for (kind, remedy) in [
             (
@@ -338,6 +348,14 @@ impl Report {
         })
     }
 
+    /// Warm-up requests that a redirect or an error answered, and its status.
+    fn in_vain(&self) -> impl Iterator<Item = (&str, u16)> {
+        self.warmed.iter().filter_map(|event| match event {
+            Event::Warmup { path, status, .. } if *status >= 300 => Some((path.as_str(), *status)),
+            _ => None,
+        })
+    }
+
     /// Which samples should be warmed up as well, as the line of the configuration that does it.
     fn advise_warmup(&self) -> Option<String> {
         // What was warmed up and loads files all the same keeps its first request; a remark says so.
@@ -349,6 +367,7 @@ impl Report {
         }
         let mut paths: Vec<&str> = self.warmup.iter().map(String::as_str).collect();
         paths.dedup();
+        paths.retain(|path| !self.in_vain().any(|(in_vain, _)| in_vain == *path));
         paths.extend(cold.iter().map(|sample| &*sample.path));
         let cold: Vec<String> =
             cold.iter().map(|sample| format!("{} ({} files)", sample.path, sample.loaded)).collect();

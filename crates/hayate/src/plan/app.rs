@@ -554,11 +554,13 @@ impl AppResolver<'_> {
                 ));
             }
         }
-        let fits = |name: &str| {
-            patterns.iter().any(|pattern| match pattern.strip_suffix('*') {
-                Some(start) => name.starts_with(start),
+        // What chooses ini files has keys of its own, and HOME and USER are the user's, as with php-fpm, unless they are named.
+        let fits = |name: &str| match name {
+            "PHP_INI_SCAN_DIR" | "PHPRC" => false,
+            _ => patterns.iter().any(|pattern| match pattern.strip_suffix('*') {
+                Some(start) => name.starts_with(start) && !matches!(name, "HOME" | "USER"),
                 None => pattern.as_str() == name,
-            })
+            }),
         };
         Ok(given.filter(|(name, _)| fits(name)).collect())
     }
