@@ -9,6 +9,7 @@
 
 #include "zend_constants.h"
 
+#include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -18,20 +19,32 @@
 
 static char wrong[2 * PATH_MAX + 256];
 
-/* Whether it may be read, or else is not there: false, and `wrong` says why, where its rights are in the way. */
-static bool may_be_read(const char *path, bool *is_there)
+/* True, and `wrong` says why: there may be something that this process cannot read. */
+static bool is_wrong(const char *path, int why)
 {
-	int why = faccessat(AT_FDCWD, path, R_OK, AT_EACCESS) == 0 ? 0 : errno;
-	*is_there = why == 0;
-	if (why != EACCES) {
-		return true;
+	if (why == 0 || why == ENOENT || why == ENOTDIR) {
+		return false;
 	}
-	snprintf(
-	    wrong, sizeof wrong,
-	    "user %ld of PHP cannot read %s, so PHP would pass over the settings in it; let this user read it: chgrp to "
-	    "its group and chmod g+r, and g+x for the directories above",
-	    (long)geteuid(), path);
-	return false;
+	snprintf(wrong, sizeof wrong,
+	         "user %ld of PHP cannot read %s (%s), so PHP would pass over the settings in it; let this user read it: "
+	         "chgrp to its group and chmod g+r, and g+x for the directories above",
+	         (long)geteuid(), path, strerror(why));
+	/* Whatever a file is called, it is a line. */
+	for (char *at = wrong; *at != '\0'; at++) {
+		*at = iscntrl((unsigned char)*at) ? '?' : *at;
+	}
+	return true;
+}
+
+/* As PHP does it: what may be opened, access() does not know (Landlock, AppArmor). `found`: it is there. */
+static bool may_be_read(const char *path, bool *found)
+{
+	int fd = open(path, O_RDONLY | O_NONBLOCK | O_NOCTTY | O_CLOEXEC), why = fd < 0 ? errno : 0;
+	if (fd >= 0) {
+		close(fd);
+	}
+	*found = fd >= 0;
+	return !is_wrong(path, why);
 }
 
 static const char *constant(const char *name)
@@ -40,20 +53,49 @@ static const char *constant(const char *name)
 	return value != NULL && Z_TYPE_P(value) == IS_STRING ? Z_STRVAL_P(value) : "";
 }
 
-/* php.ini, in a directory or itself. `found`: it ends the search. */
-static bool look_in(const char *place, bool *found)
+/* Each part of a list with colons, in turn. */
+static bool next_part(const char **list, char *part, size_t size)
 {
-	const char *names[] = {"php-%s.ini", "php.ini"};
-	char path[PATH_MAX];
-	struct stat status;
-	if (stat(place, &status) == 0 && !S_ISDIR(status.st_mode)) {
-		return may_be_read(place, found);
+	if (*list == NULL) {
+		return false;
 	}
-	for (size_t i = 0; i < sizeof names / sizeof names[0] && !*found; i++) {
-		char name[64];
-		snprintf(name, sizeof name, names[i], sapi_module.name);
-		if (snprintf(path, sizeof path, "%s/%s", place, name) < (int)sizeof path && !may_be_read(path, found)) {
-			return false;
+	size_t len = strcspn(*list, ":");
+	snprintf(part, size, "%.*s", (int)len, *list);
+	*list = (*list)[len] == ':' ? *list + len + 1 : NULL;
+	return true;
+}
+
+/* php.ini: what is named as a file, then php-SAPI.ini in each place, then php.ini in each. */
+static bool look_for_php_ini(void)
+{
+	bool found = false;
+	const char *override = sapi_module.php_ini_path_override, *rc = getenv("PHPRC");
+	const char *named = override != NULL ? override : rc;
+	struct stat status;
+	if (named != NULL && *named != '\0' && !(stat(named, &status) == 0 && S_ISDIR(status.st_mode)) &&
+	    !may_be_read(named, &found)) {
+		return false;
+	}
+	char beside[PATH_MAX] = "";
+	const char *binary = sapi_module.executable_location, *slash = binary == NULL ? NULL : strrchr(binary, '/');
+	if (slash != NULL) {
+		snprintf(beside, sizeof beside, "%.*s", (int)(slash - binary), binary);
+	}
+	const char *places[] = {override != NULL ? override : rc, override != NULL ? NULL : beside,
+	                        override != NULL ? NULL : constant("PHP_CONFIG_FILE_PATH")};
+	char own[64];
+	snprintf(own, sizeof own, "php-%s.ini", sapi_module.name);
+	const char *names[] = {own, "php.ini"};
+	for (size_t name = 0; name < 2; name++) {
+		for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
+			const char *list = places[i];
+			char place[PATH_MAX], path[PATH_MAX + 80];
+			while (!found && next_part(&list, place, sizeof place)) {
+				snprintf(path, sizeof path, "%s/%s", place, names[name]);
+				if (*place != '\0' && !may_be_read(path, &found)) {
+					return false;
+				}
+			}
 		}
 	}
 	return true;
@@ -63,21 +105,20 @@ static bool look_at_directory(const char *place)
 {
 	DIR *directory = opendir(place);
 	if (directory == NULL) {
-		bool is_there;
-		return errno != EACCES || may_be_read(place, &is_there);
+		return !is_wrong(place, errno);
 	}
 	bool fine = true;
 	const struct dirent *entry;
 	while (fine && (entry = readdir(directory)) != NULL) {
 		size_t len = strlen(entry->d_name);
 		char path[PATH_MAX];
-		bool is_there;
 		struct stat status;
-		if (len > 4 && strcmp(entry->d_name + len - 4, ".ini") == 0 &&
+		bool found;
+		if (len >= 4 && strcmp(entry->d_name + len - 4, ".ini") == 0 &&
 		    snprintf(path, sizeof path, "%s/%s", place, entry->d_name) < (int)sizeof path) {
 			/* PHP reads what is no directory and such. */
 			bool no_file = stat(path, &status) == 0 && !S_ISREG(status.st_mode);
-			fine = no_file || may_be_read(path, &is_there);
+			fine = no_file || may_be_read(path, &found);
 		}
 	}
 	closedir(directory);
@@ -86,29 +127,19 @@ static bool look_at_directory(const char *place)
 
 const char *ini_files_unread(void)
 {
-	bool found = false;
-	const char *rc = getenv("PHPRC");
-	bool fine = sapi_module.php_ini_path_override != NULL
-	                ? look_in(sapi_module.php_ini_path_override, &found)
-	                : (rc == NULL || *rc == '\0' || look_in(rc, &found)) &&
-	                      (found || look_in(constant("PHP_CONFIG_FILE_PATH"), &found));
-	if (!fine) {
+	if (!look_for_php_ini()) {
 		return wrong;
 	}
-	const char *distributions = constant("PHP_CONFIG_FILE_SCAN_DIR");
-	const char *scanned = getenv("PHP_INI_SCAN_DIR");
+	const char *distributions = constant("PHP_CONFIG_FILE_SCAN_DIR"), *scanned = getenv("PHP_INI_SCAN_DIR");
 	if (scanned != NULL && *scanned == '\0') {
 		return NULL; /* none are read then */
 	}
-	for (const char *at = scanned == NULL ? distributions : scanned; at != NULL;) {
-		size_t len = strcspn(at, ":");
-		char place[PATH_MAX];
-		snprintf(place, sizeof place, "%.*s", (int)len, at);
-		const char *next = at[len] == ':' ? at + len + 1 : NULL;
-		if (!look_at_directory(len == 0 ? distributions : place)) {
+	const char *list = scanned == NULL ? distributions : scanned;
+	char place[PATH_MAX];
+	while (next_part(&list, place, sizeof place)) {
+		if (!look_at_directory(*place == '\0' ? distributions : place)) {
 			return wrong;
 		}
-		at = next;
 	}
 	return NULL;
 }

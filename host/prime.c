@@ -41,9 +41,9 @@ static zend_op_array *compile_others(zend_file_handle *file, int type)
 	return asked_once_looks_into(file->filename) ? compile_file(file, type) : by_opcache(file, type);
 }
 
-static ZEND_COLD ZEND_NORETURN void handle_all(const struct visit *visits, size_t count)
+/* `report`: where each is told, or NULL. */
+static ZEND_COLD ZEND_NORETURN void handle_all(const struct visit *visits, size_t count, const char *report)
 {
-	const char *report = explain_file;
 	fork_be_silent(false);
 	hy_ring_pretend();
 	signal(SIGALRM, SIG_DFL);
@@ -90,7 +90,8 @@ void prime_opcache(void)
 		if (getppid() != self) {
 			_exit(0);
 		}
-		handle_all(visits, count);
+		/* What is compared is no warm-up. */
+		handle_all(visits, count, compares ? NULL : explain_file);
 	}
 	if (pid < 0) {
 		return;

@@ -21,7 +21,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).parent))
 from lib import over  # noqa: E402
 from lib.servers import MariaDB, Redis, hayate_binary  # noqa: E402
 
-# Folders and files whose tests measure: nothing else may run beside them.
+# Folders and files whose tests measure: beside them runs only what takes what they leave (scripts/idle).
 ALONE = ("lab/test_known_costs.py", "lab/test_load.py", "lab/test_load_proof.py", "lab/test_run.py", "soak")
 # Files that take minutes beside others: they begin first, so that nothing waits for one of them at the end.
 LONGEST = (

@@ -375,7 +375,8 @@ class Hayate(Server):
 
     def ready(self) -> bool:
         try:
-            return accepts(self.port) and self.status() is not None
+            # The command as well, once, when it has something to say.
+            return accepts(self.port) and self.status() is not None and self.run("status").returncode == 0
         except ServerError:
             return False
 
@@ -399,7 +400,7 @@ class Hayate(Server):
                 connection.request("GET", path)
                 answer = connection.getresponse()
                 return answer.status, answer.read().decode()
-            except (OSError, http.client.HTTPException) as error:
+            except (OSError, http.client.HTTPException, ValueError) as error:
                 raise ServerError(f"{self.control}{path}: {error!r}\n{self.log_tail()}") from error
 
     def metrics(self) -> str:

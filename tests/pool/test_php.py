@@ -149,7 +149,7 @@ def test_ini_files_that_php_may_not_read_are_an_error(site: pathlib.Path, hidden
     with Hayate(config=site / "hayate.toml") as server:
         secret = site / "one" if hidden == "directory" else site / "one/b.ini"
         secret.chmod(0o700 if hidden == "directory" else 0o600)
-        expected = f"user 33 of PHP cannot read {secret}, so PHP would pass over the settings in it"
+        expected = f"user 33 of PHP cannot read {secret} (Permission denied), so PHP would pass over the settings in it"
         reloaded = server.reload()
         assert reloaded.returncode == 1 and expected in reloaded.stderr + server.log(), reloaded.stderr
         # What was before serves on, and open_basedir holds.
@@ -158,6 +158,38 @@ def test_ini_files_that_php_may_not_read_are_an_error(site: pathlib.Path, hidden
         assert said.returncode == 2 and expected in said.stderr, said
         secret.chmod(0o755 if hidden == "directory" else 0o644)
         assert server.reload().returncode == 0
+
+
+@pytest.mark.skipif(not ROOT, reason="only root becomes a user without a name")
+def test_who_has_no_name_inherits_home_and_user(site: pathlib.Path) -> None:
+    """As in a container of any user: php-fpm leaves them alone there."""
+    (site / "public/home.php").write_text("<?php echo json_encode(array_map('getenv', ['HOME', 'USER']));")
+
+    class Nameless(Hayate):
+        def command(self) -> list[str]:
+            os.chown(self.dir, 64322, 64322)
+            return ["/usr/bin/setpriv", "--reuid=64322", "--regid=64322", "--clear-groups", *super().command()]
+
+    config = f'[[app]]\nroot = "{site}/public"\ninherit_env = "*"\n'
+    with Nameless(config=config, env={"HOME": "/elsewhere", "USER": "somebody"}) as server:
+        assert requests.get(f"{server.url}/home.php", timeout=60).json() == ["/elsewhere", "somebody"]
+
+
+@pytest.mark.skipif(not ROOT, reason="only root has files that PHP's user may not read")
+def test_php_looks_for_php_ini_in_each_place_before_it_takes_another_name(site: pathlib.Path) -> None:
+    """So one with the SAPI's own name counts wherever it is; what comes after the one that is taken does not count."""
+    for name in ("a", "b"):
+        (site / name).mkdir()
+    (site / "a/php.ini").write_text("user_agent=a")
+    (site / "b/php-hayate.ini").write_text("user_agent=b")
+    (site / "b/php-hayate.ini").chmod(0o600)
+    (site / "hayate.toml").write_text(f'user = "www-data"\n[[app]]\nroot = "{site}/public"\n')
+    said = check("-c", site / "hayate.toml", env={"PHPRC": f"{site}/a:{site}/b"})
+    assert said.returncode == 2 and f"cannot read {site}/b/php-hayate.ini (Permission denied)" in said.stderr, said
+    (site / "b/php-hayate.ini").chmod(0o644)
+    (site / "a/php.ini").chmod(0o600)
+    said = check("-c", site / "hayate.toml", env={"PHPRC": f"{site}/a:{site}/b"})
+    assert said.returncode == 0 and f"{site}/b/php-hayate.ini" in said.stdout, said
 
 
 def check(*arguments: object, env: dict[str, str] = {}) -> subprocess.CompletedProcess[str]:

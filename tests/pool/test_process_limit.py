@@ -98,7 +98,12 @@ def test_requests_wait_for_the_workers_that_could_be_forked(group, site, rewind)
     with Inside(site, worker=site / "worker.php", args=flags, group=group) as server:
         assert wait_until(lambda: "the cgroup allows 32 processes and threads (pids.max)" in server.log())
         # Workers are added while requests wait; how many it takes before the limit is met depends on how fast they come.
-        assert wait_until(lambda: at_once(server, 30) == {(200, "served")} and "cannot fork a worker" in server.log()), server.log()
+
+        def full() -> bool:
+            assert at_once(server, 30) == {(200, "served")}
+            return "cannot fork a worker" in server.log()
+
+        assert wait_until(full), server.log()
         assert re.search(
             r"ERROR .*cannot fork a worker: Resource temporarily unavailable: the cgroup allows 32 processes and threads \(pids\.max\), of which \d+ "
             r"are there; raise that limit, or lower `workers`; \d+ workers serve",

@@ -22,6 +22,11 @@ pub fn is_user(name: &str) -> bool {
     matches!(User::from_name(name), Ok(Some(_)))
 }
 
+/// Whether the user that this process runs as has a name and a home: in a container it may be a number alone.
+pub fn own_user_is_known() -> bool {
+    matches!(User::from_uid(geteuid()), Ok(Some(_)))
+}
+
 /// Whether there is a group of this name.
 pub fn is_group(name: &str) -> bool {
     matches!(Group::from_name(name), Ok(Some(_)))

@@ -286,7 +286,7 @@ pub struct App {
     pub ini: BTreeMap<String, Setting>,
     /// php.ini settings as `ini`, which nothing that PHP runs may change, neither `ini_set()` nor `.user.ini`: what `php_admin_value` is of php-fpm. They win over `ini`. Default: none.
     pub admin_ini: BTreeMap<String, Setting>,
-    /// Names of environment variables that PHP gets from the server's own environment, such as `["APP_*", "DATABASE_URL"]`; `*` at the end stands for anything. They are read with the configuration: those of a restart, not of a reload. `env` wins. `HOME` and `USER` are those of PHP's user unless they are named in full; `PHP_INI_SCAN_DIR` and `PHPRC` are never among them: they choose ini files, see `php_ini_scan_dir`. Default: none.
+    /// Names of environment variables that PHP gets from the server's own environment, such as `["APP_*", "DATABASE_URL"]`; `*` at the end stands for anything. They are read with the configuration: those of a restart, not of a reload. `env` wins. `HOME` and `USER` are those of PHP's user, if it has a name, unless they are named in full; `PHP_INI_SCAN_DIR` and `PHPRC` are never among them: they choose ini files, see `php_ini_scan_dir`. Default: none.
     pub inherit_env: Option<OneOrMany>,
     /// Environment variables of PHP, which inherits none but those of `inherit_env`. Default: none. Flag: `--env`.
     pub env: BTreeMap<String, Scalar>,

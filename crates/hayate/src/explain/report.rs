@@ -171,7 +171,8 @@ impl Report {
                 Event::Unknown => {}
             }
         }
-        if warmed.is_empty() {
+        // An application that fell back to classic mode has had them in vain.
+        if warmed.is_empty() && app.spec.rewind != Rewind::Off {
             warmed = primed;
         }
         // They come in the order of the requests, which were made one after the other.

@@ -22,7 +22,7 @@ use crate::{
     args::{KeyValue, ServeArgs},
     config::{self, ConfigError, OneOrMany, RetryChoice, Scalar, Setting, Size, Source, Step},
     framework, machine, php,
-    privileges::Identity,
+    privileges::{self, Identity},
 };
 
 /// In place of a version of PHP: none.
@@ -532,7 +532,10 @@ impl AppResolver<'_> {
         env.extend(
             inherited("PHPRC")
                 .filter(|place| !place.is_empty())
-                .map(|place| ("PHPRC".into(), absolute(&place))),
+                // PHP looks in each.
+                .map(|places| {
+                    ("PHPRC".into(), places.split(':').map(absolute).collect::<Vec<_>>().join(":"))
+                }),
         );
         Ok(env)
     }
@@ -554,11 +557,12 @@ impl AppResolver<'_> {
                 ));
             }
         }
-        // What chooses ini files has keys of its own, and HOME and USER are the user's, as with php-fpm, unless they are named.
+        // What chooses ini files has keys of its own. HOME and USER are the user's, if somebody knows it, as with php-fpm, unless they are named.
+        let known = privileges::own_user_is_known();
         let fits = |name: &str| match name {
             "PHP_INI_SCAN_DIR" | "PHPRC" => false,
             _ => patterns.iter().any(|pattern| match pattern.strip_suffix('*') {
-                Some(start) => name.starts_with(start) && !matches!(name, "HOME" | "USER"),
+                Some(start) => name.starts_with(start) && !(known && matches!(name, "HOME" | "USER")),
                 None => pattern.as_str() == name,
             }),
         };
