@@ -15,7 +15,7 @@ import socket
 import pytest
 import requests
 
-from lib.process import wait_until
+from lib.process import open_files, wait_until
 from lib.servers import Hayate
 
 from . import frameworks
@@ -503,9 +503,8 @@ def test_the_list_of_names_does_not_grow_with_workers_that_boot_by_themselves(tm
     frameworks.provider(project, f"$GLOBALS['peer'] = stream_socket_client('tcp://127.0.0.1:{peer}');")
 
     def size(server: Hayate) -> int:
-        folder = pathlib.Path(f"/proc/{server.status()['apps'][0]['zygote']}/fd")
-        (names,) = [name for name in folder.iterdir() if "hayate-classes" in os.readlink(name)]
-        return names.stat().st_size
+        (size,) = [status.st_size for name, status in open_files(server.status()["apps"][0]["zygote"]) if "hayate-classes" in name]
+        return size
 
     with Hayate(project, workers=2, args=["--warmup", "/page", "--max-requests", "1"]) as server:
         ask(server)

@@ -19,7 +19,7 @@ import pytest
 import requests
 
 from lib.births import Births
-from lib.process import temporary_directory, wait_until
+from lib.process import open_files, temporary_directory, wait_until
 from lib.servers import GENERIC_WORKER, REWIND_WORKER, Hayate
 
 SHOP = r"""<?php
@@ -200,29 +200,28 @@ def test_calls_that_change_while_they_are_read_do_no_harm(start, way) -> None:
 def test_descriptors_end_with_their_workers_and_no_worker_has_those_of_others(start) -> None:
     server = start("rewound", "--slow-request", "300ms", workers=3)
 
-    def open_files(pid: int) -> list[str]:
-        folder = pathlib.Path(f"/proc/{pid}/fd")
-        return sorted(os.readlink(folder / name) for name in os.listdir(folder))
+    def names(pid: int) -> list[str]:
+        return sorted(name for name, _ in open_files(pid))
 
     def workers() -> list[int]:
         return [worker["pid"] for worker in server.status()["apps"][0]["workers"]]
 
     def memories(pid: int) -> int:
-        return sum(bool(re.fullmatch(r"/proc/(\d+/)?(self/)?mem", name)) for name in open_files(pid))
+        return sum(bool(re.fullmatch(r"/proc/(\d+/)?(self/)?mem", name)) for name in names(pid))
 
     zygote = server.status()["apps"][0]["zygote"]
     try:
-        open_files(zygote)
+        names(zygote)
     except PermissionError:
         pytest.skip("only root looks into processes that are not dumpable")
-    assert wait_until(lambda: memories(zygote) == 3), open_files(zygote)
-    before = len(open_files(zygote))
+    assert wait_until(lambda: memories(zygote) == 3), names(zygote)
+    before = len(names(zygote))
     for _ in range(3):
         old = workers()
         for pid in old:
             os.kill(pid, signal.SIGKILL)
         assert wait_until(lambda: len(set(workers()) - set(old)) == 3, 60)
-    assert wait_until(lambda: memories(zygote) == 3 and len(open_files(zygote)) == before), open_files(zygote)
+    assert wait_until(lambda: memories(zygote) == 3 and len(names(zygote)) == before), names(zygote)
     # A worker closes its own just after the zygote has it.
     assert wait_until(lambda: [memories(pid) for pid in workers()] == [0, 0, 0])
     assert get(server, "/shop.php?how=sleep").json()["left"] == 0

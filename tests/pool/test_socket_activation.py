@@ -15,7 +15,7 @@ import pytest
 import requests
 
 from lib import site
-from lib.process import free_port, temporary_directory, wait_until
+from lib.process import free_port, open_files, temporary_directory, wait_until
 from lib.servers import Hayate
 from lib.tls import TlsHayate, connect, context, get, self_signed
 
@@ -61,8 +61,7 @@ class Activated(Hayate):
 
 
 def open_sockets(pid: int) -> set[str]:
-    directory = pathlib.Path(f"/proc/{pid}/fd")
-    return {os.readlink(fd) for fd in directory.iterdir() if os.readlink(fd).startswith("socket:")}
+    return {name for name, _ in open_files(pid) if name.startswith("socket:")}
 
 
 def bound(tcp: Collection[int], udp: Collection[int]) -> set[str]:
