@@ -451,11 +451,11 @@ const char *asked_in_vain(void); /* where the boot has failed: NULL, or what it 
 /* extensions.c */
 const char *extensions_unsafe(void); /* NULL, or which loaded one must not be rewound, why, and what to do about it */
 
-/* errors.c: --dev */
 /* ini_files.c: when PHP has started, with the environment that it did this in. NULL, or which of its ini files it could
  * not read. */
 const char *ini_files_unread(void);
 
+/* errors.c: --dev */
 char *errors_settings(char *others); /* lines of php.ini with what development wants before them */
 void errors_of_boot(void);
 void errors_of_request(void);

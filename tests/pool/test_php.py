@@ -22,7 +22,7 @@ PAGE = """<?php
 $names = ['user_agent', 'default_charset', 'auto_prepend_file', 'error_prepend_string'];
 echo json_encode([array_combine($names, array_map('ini_get', $names)),
     array_map('getenv', ['PHP_INI_SCAN_DIR', 'PHPRC']), array_map('basename', array_filter([php_ini_loaded_file()])),
-    extension_loaded('apcu')]);
+    extension_loaded('ctype')]);
 """
 
 
