@@ -54,9 +54,9 @@ setup-test:
 	@scripts/setup --test
 
 ifndef SUITE
-test: reachable setup-test ## Everything CI runs: lints, unit tests, the servers from outside, a part of that on Debian 13 (SUITE=trixie: all there, TESTS="tests/parity …": some)
+test: reachable setup ## Everything CI runs: lints, unit tests, the servers from outside, a part of that on Debian 13 (SUITE=trixie: all there, TESTS="tests/parity …": some)
 	@[ -n '$(ALSO)$(filter-out tests,$(TESTS))' ] || { echo 'Debian 13 is left out, its root wants root'; [ "$$HAYATE_REQUIRE_ALL" != 1 ]; }
-	$(MAKE) --jobs --output-sync=line checked $(ALSO:%=root-%)
+	$(MAKE) --jobs --output-sync=line checked setup-test $(ALSO:%=root-%)
 	$(MAKE) --jobs --output-sync=line MADE=yes test-rust test-host test-here $(ALSO:%=test-%)
 	$(MAKE) --jobs --output-sync=line MADE=yes lint-beside test-alone
 else
@@ -78,7 +78,7 @@ test-rust: $(if $(MADE),,checked)
 test-host:
 	$(MAKE) -C host PHP=$(HAYATE_PHP) test
 
-# A root is made while the server is built, and is kept where scripts/debian-root keeps it.
+# What the tests need besides is installed, and a root made, while the server is built: apt and dpkg keep one processor busy. The root is kept where scripts/debian-root keeps it.
 root-%:
 	scripts/debian-root $* true
 

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from lib import php_extensions
 from lib.process import ServerError
 from lib.servers import BASE_INI, PHP_VERSION, ROOT, Hayate, NginxFpm
 
@@ -181,7 +182,7 @@ def wordpress(directory: pathlib.Path) -> Site:
             shutil.chown(path, USER, USER)
     (directory / "offline.php").write_text(OFFLINE)
     # Mails are kept where the tests look. PHP hands sendmail_path to a shell.
-    ini = {"auto_prepend_file": f"{directory}/offline.php", "sendmail_path": f"cat >>{uploads}/mails"}
+    ini = {"auto_prepend_file": f"{directory}/offline.php", "sendmail_path": f"cat >>{uploads}/mails", **php_extensions.ini("gd")}
     return Site(root, root, uploads, ini)
 
 

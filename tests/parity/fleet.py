@@ -7,6 +7,7 @@ import os
 import pathlib
 import shutil
 
+from lib import php_extensions
 from lib.process import temporary_directory
 from lib.servers import GENERIC_WORKER, REWIND_WORKER, ROOT, Hayate, NginxFpm
 
@@ -51,7 +52,7 @@ class Site:
         }
         workers = f"{self.worker}:{self.rewind_worker}"
         places = {"docroot": self.docroot, "tmp": self.tmp, "worker": workers}
-        return fixed | {key: value.format(**places) for key, value in profile.ini.items()}
+        return fixed | php_extensions.ini("gd") | {key: value.format(**places) for key, value in profile.ini.items()}
 
 
 class Servers:

@@ -11,9 +11,9 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import requests
 
+from lib import php_extensions
 from lib.process import PATIENCE
 from lib.servers import GENERIC_WORKER, Hayate
-from rewind import php_extensions
 
 from . import debugger
 

@@ -14,9 +14,9 @@ import tempfile
 import pytest
 
 from apps import sites
+from lib import php_extensions
 from lib.process import temporary_directory
 from lib.servers import hayate_binary
-from rewind import php_extensions
 
 WORKER = """<?php
 $started = microtime(true);
@@ -135,6 +135,23 @@ def test_code_that_no_warm_up_has_loaded(site) -> None:
         assert [sample["loaded"] for sample in report["samples"]] == [0, 1]
         (line,) = [line for line in report["advice"] if "/?load=1 (1 files)" in line]
         assert line.endswith('warmup = ["/", "/?load=1"]'), "as the configuration takes it"
+
+
+def test_below_a_path_warm_up_requests_are_advised_as_the_key_says_them(site, tmp_path_factory) -> None:
+    """From the application's front page, although visitors come by another path."""
+    (site / "more.php").write_text("<?php class More {}")
+    config = tmp_path_factory.mktemp("explain") / "hayate.toml"
+    config.write_text(f'[[app]]\npath = "/shop"\nroot = "{site}"\nworker = "worker.php"\nwarmup = ["/?fail=1", "/"]\n')
+    command = [str(hayate_binary()), "explain", "--config", str(config), "--json", "--url", "/", "--url", "/?load=1"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert done.returncode == 0, done.stderr
+    (report,) = json.loads(done.stdout)
+    assert [sample["path"] for sample in report["samples"]] == ["/shop/", "/shop/?load=1"]
+    if report["tracking"] != "fork":
+        (in_vain,) = [line for line in report["advice"] if "Name others" in line]
+        assert "answers: /?fail=1 (503)." in in_vain
+        (line,) = [line for line in report["advice"] if "/shop/?load=1 (1 files)" in line]
+        assert line.endswith('warmup = ["/", "/?load=1"]')
 
 
 def test_warm_up_requests_in_vain_are_named(site) -> None:

@@ -21,6 +21,7 @@ import time
 import zlib
 from collections.abc import Sequence
 
+from lib import php_extensions
 from lib.client import Response, encode, exchange
 from lib.process import temporary_directory, wait_until
 from lib.servers import ROOT, Hayate, NginxFpm
@@ -153,7 +154,7 @@ class MatrixSite:
     @staticmethod
     def ini(scratch: pathlib.Path) -> dict[str, str]:
         tmp = str(scratch / "tmp")
-        return INI | {"session.save_path": str(scratch / "sessions"), "sys_temp_dir": tmp, "upload_tmp_dir": tmp}
+        return INI | php_extensions.ini("gd") | {"session.save_path": str(scratch / "sessions"), "sys_temp_dir": tmp, "upload_tmp_dir": tmp}
 
     def reference(self, pong: str) -> Player:
         """nginx + php-fpm, which boots the application for each request; `pong` is what MATRIX_HTTP is to be."""

@@ -20,10 +20,10 @@ from collections.abc import Iterator
 import pytest
 import requests
 
+from lib import php_extensions
 from lib.process import Server, ServerError, accepts, free_port
 from lib.servers import PHP_VERSION, Hayate, hayate_binary
 
-from . import php_extensions
 from .matrix_site import Pong
 
 HERE = pathlib.Path(__file__).parent / "extensions"

@@ -13,10 +13,11 @@ import subprocess
 
 import pytest
 
+from lib import php_extensions
 from lib.process import ServerError, accepts, free_port, wait_until
 from lib.servers import PHP, PHP_VERSION, Hayate
 
-from . import modes, php_extensions
+from . import modes
 from .test_extensions import build
 
 VISITORS = ("Ada", "Grace Hopper", "Joan", "M" * 6000)

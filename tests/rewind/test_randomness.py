@@ -14,15 +14,16 @@ import threading
 
 import pytest
 import requests as http
+from lib import php_extensions
 from lib.process import temporary_directory, wait_until
 from lib.servers import Hayate, NginxFpm
 
-from . import modes, php_extensions
+from . import modes
 from .keep_alive import KeepAlive
 from .matrix_site import USER
 
 HERE = pathlib.Path(__file__).parent / "randomness"
-REQUESTS = int(os.environ.get("HAYATE_RANDOM_REQUESTS", "8000"))
+REQUESTS = int(os.environ.get("HAYATE_RANDOM_REQUESTS", "4000"))
 WORKERS = 4
 CLIENTS = 6
 #: MT19937 and libc's random() are seeded with 32 random bits, in every PHP: so it repeats about n²/2³³ times in n requests. What uses it

@@ -17,9 +17,9 @@ import time
 from collections.abc import Iterator
 
 import pytest
+from lib import php_extensions
 from lib.servers import MariaDB, Redis
 from lib.process import temporary_directory
-from rewind import php_extensions
 from rewind.postgresql import PostgreSQL
 
 from . import play

@@ -30,14 +30,16 @@ pub fn print(what: &Generate) -> io::Result<()> {
     }
 }
 
-/// The command line without the commands that the server starts itself by: what completes for a shell knows nothing of hidden ones.
+/// The command line without what the server starts itself by: what completes for a shell knows nothing of hidden commands and flags.
 fn commands_of_users() -> clap::Command {
-    let whole = Cli::command();
-    let shown = whole.get_subcommands().filter(|sub| !sub.is_hide_set()).cloned().collect::<Vec<_>>();
-    clap::Command::new("hayate")
-        .version(env!("CARGO_PKG_VERSION"))
-        .args(whole.get_arguments().cloned())
-        .subcommands(shown)
+    shown(&Cli::command()).version(env!("CARGO_PKG_VERSION"))
+}
+
+fn shown(command: &clap::Command) -> clap::Command {
+    clap::Command::new(command.get_name().to_owned())
+        .about(command.get_about().cloned().unwrap_or_default())
+        .args(command.get_arguments().filter(|arg| !arg.is_hide_set()).cloned())
+        .subcommands(command.get_subcommands().filter(|sub| !sub.is_hide_set()).map(shown))
 }
 
 /// One page: what it is, then each sub-command with its options.
@@ -82,6 +84,46 @@ fn man(mut command: clap::Command, page: &mut Vec<u8>) -> io::Result<()> {
     );
     listed(&mut end, "2", "the command line or the configuration is wrong");
     listed(&mut end, "3", "of status: the applications boot still");
+    end.control("SH", ["SIGNALS"]);
+    listed(
+        &mut end,
+        "SIGTERM, SIGINT, SIGQUIT",
+        "finish what is being served and end; a second one ends at once",
+    );
+    listed(
+        &mut end,
+        "SIGHUP",
+        "read the configuration again and boot the applications anew, as hayate reload",
+    );
+    listed(&mut end, "SIGUSR1", "open the access log anew, as after it was rotated");
+    listed(&mut end, "SIGUSR2", "go on as the program that is installed now, as hayate upgrade");
+    end.control("SH", ["ENVIRONMENT"]);
+    listed(
+        &mut end,
+        "PHPRC, PHP_INI_SCAN_DIR",
+        "where PHP looks for its ini files; php_ini and php_ini_scan_dir win over them",
+    );
+    listed(
+        &mut end,
+        "XDG_RUNTIME_DIR",
+        "where the control socket of a user's server lies, as hayate.sock; without it, serve has none unless control says where",
+    );
+    listed(
+        &mut end,
+        "XDG_DATA_HOME, HOME",
+        "below which certificates by ACME are kept that a user's server obtains",
+    );
+    listed(
+        &mut end,
+        "PATH",
+        "where hayate-php8.4 and the like are looked for, after the directories of hayate itself",
+    );
+    listed(
+        &mut end,
+        "NOTIFY_SOCKET, LISTEN_FDS",
+        "of systemd: where serve says that it is ready, and the sockets that it takes over",
+    );
+    end.text([roman("Applications see none of these, but what env and inherit_env give them.")]);
     end.control("SH", ["FILES"]);
     listed(&mut end, "/etc/hayate/hayate.toml", "the configuration of the service");
     listed(&mut end, "/run/hayate/control.sock", "the control socket of root's server");
@@ -285,10 +327,24 @@ mod tests {
         let mut page = Vec::new();
         man(Cli::command(), &mut page).unwrap();
         let page = String::from_utf8(page).unwrap();
-        for word in ["HAYATE SERVE", "HAYATE RELOAD", "queue", "SIGUSR1", "EXIT STATUS", "NOTES"] {
+        for word in
+            ["HAYATE SERVE", "HAYATE RELOAD", "queue", "SIGUSR1", "EXIT STATUS", "ENVIRONMENT", "NOTES"]
+        {
             assert!(page.contains(word), "{word}");
         }
         assert!(!page.contains("EXTRA"), "{page}");
+    }
+
+    #[test]
+    fn what_is_hidden_does_not_complete() {
+        let mut commands = commands_of_users();
+        for shell in [clap_complete::Shell::Bash, clap_complete::Shell::Zsh, clap_complete::Shell::Fish] {
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut commands, "hayate", &mut script);
+            let script = String::from_utf8(script).unwrap();
+            assert!(script.contains("explain") && script.contains("json"), "{shell}");
+            assert!(!script.contains("user-of"), "{shell}");
+        }
     }
 
     #[test]

@@ -42,7 +42,10 @@ pub struct Report {
     remarks: Vec<String>,
     /// Of the process that was booted.
     memory: Vec<Kind>,
-    /// Paths.
+    /// Below which path of its host the application is: empty, or `/shop`. Paths of samples begin with it, those of keys do not.
+    #[serde(skip)]
+    mount: String,
+    /// Paths, as the key says them.
     warmup: Vec<String>,
     /// Where it was taken, and of what it consists.
     snapshot: Option<Snapshot>,
@@ -217,6 +220,7 @@ impl Report {
                 .cloned()
                 .collect(),
             memory,
+            mount: app.path.trim_end_matches('/').to_owned(),
             warmup: app.warmup.clone(),
             snapshot,
             frozen,
@@ -349,10 +353,15 @@ impl Report {
         })
     }
 
+    /// A path of a URL as keys say it, from the application's front page.
+    fn own<'a>(&self, path: &'a str) -> &'a str {
+        path.strip_prefix(&*self.mount).filter(|own| own.starts_with('/')).unwrap_or(path)
+    }
+
     /// Warm-up requests that a redirect or an error answered, and its status.
     fn in_vain(&self) -> impl Iterator<Item = (&str, u16)> {
         self.warmed.iter().filter_map(|event| match event {
-            Event::Warmup { path, status, .. } if *status >= 300 => Some((path.as_str(), *status)),
+            Event::Warmup { path, status, .. } if *status >= 300 => Some((self.own(path), *status)),
             _ => None,
         })
     }
@@ -361,7 +370,8 @@ impl Report {
     fn advise_warmup(&self) -> Option<String> {
         // What was warmed up and loads files all the same keeps its first request; a remark says so.
         let cold: Vec<&Sample> = (self.samples.iter())
-            .filter(|sample| sample.loaded > 0 && sample.status < 300 && !self.warmup.contains(&sample.path))
+            .filter(|sample| sample.loaded > 0 && sample.status < 300)
+            .filter(|sample| !self.warmup.iter().any(|path| path == self.own(&sample.path)))
             .collect();
         if self.rewind == Rewind::Off || self.warmup.is_empty() || cold.is_empty() {
             return None;
@@ -369,7 +379,7 @@ impl Report {
         let mut paths: Vec<&str> = self.warmup.iter().map(String::as_str).collect();
         paths.dedup();
         paths.retain(|path| !self.in_vain().any(|(in_vain, _)| in_vain == *path));
-        paths.extend(cold.iter().map(|sample| &*sample.path));
+        paths.extend(cold.iter().map(|sample| self.own(&sample.path)));
         let cold: Vec<String> =
             cold.iter().map(|sample| format!("{} ({} files)", sample.path, sample.loaded)).collect();
         Some(format!(

@@ -8,7 +8,7 @@ import os
 import pathlib
 import subprocess
 
-from lib.servers import PHP_VERSION
+from .servers import PHP_VERSION
 
 #: Whoever names a directory has all of it tried.
 ELSEWHERE = os.environ.get("HAYATE_EXTENSIONS")
@@ -44,3 +44,8 @@ def is_there(name: str) -> bool:
 def settings(names: list[str]) -> str:
     """Lines of an ini file that load those of them that are there, and that PHP does not load by itself."""
     return "".join(f"extension={directory() / name}.so\n" for name in names if is_there(name) and name not in loaded())
+
+
+def ini(name: str) -> dict[str, str]:
+    """The setting that loads it, unless PHP does by itself: `gd` brings some fifty libraries, which each server of a test would map and fork with."""
+    return {} if name in loaded() else {"extension": name}
