@@ -14,20 +14,19 @@ use crate::{
 
 /// Prints one.
 pub fn print(what: &Generate) -> io::Result<()> {
-    let mut out = io::stdout().lock();
+    // Into memory first: what completions cannot write they panic of.
+    let mut document = Vec::new();
     match what {
-        Generate::Man => {
-            let mut page = Vec::new();
-            man(Cli::command(), &mut page)?;
-            out.write_all(&page)
-        }
+        Generate::Man => man(Cli::command(), &mut document)?,
         Generate::Completions { shell } => {
-            clap_complete::generate(*shell, &mut commands_of_users(), "hayate", &mut out);
-            Ok(())
+            clap_complete::generate(*shell, &mut commands_of_users(), "hayate", &mut document);
         }
-        Generate::Configuration => out.write_all(configuration().as_bytes()),
-        Generate::ManConfiguration => out.write_all(man_configuration().as_bytes()),
+        Generate::Configuration => document = configuration().into_bytes(),
+        Generate::ManConfiguration => document = man_configuration().into_bytes(),
     }
+    crate::end_with_the_reader();
+    let mut out = io::stdout().lock();
+    out.write_all(&document).and_then(|()| out.flush())
 }
 
 /// The command line without what the server starts itself by: what completes for a shell knows nothing of hidden commands and flags.
@@ -123,7 +122,8 @@ fn man(mut command: clap::Command, page: &mut Vec<u8>) -> io::Result<()> {
         "NOTIFY_SOCKET, LISTEN_FDS",
         "of systemd: where serve says that it is ready, and the sockets that it takes over",
     );
-    end.text([roman("Applications see none of these, but what env and inherit_env give them.")]);
+    end.control("PP", []);
+    end.text([roman("PHP inherits none of its environment but what env and inherit_env give it.")]);
     end.control("SH", ["FILES"]);
     listed(&mut end, "/etc/hayate/hayate.toml", "the configuration of the service");
     listed(&mut end, "/run/hayate/control.sock", "the control socket of root's server");

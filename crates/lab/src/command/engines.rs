@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use serde::Serialize;
 
+use super::report::print;
 use crate::{
     data::{Change, Engine, Lab},
     engine::{Instance, Purpose, Services, look_for},
@@ -136,9 +137,9 @@ pub fn run(lab: Lab, args: &EnginesArgs) -> Result<ExitCode> {
     }
     let failed = rows.iter().flat_map(|row| &row.tried).any(|tried| !tried.ok);
     if args.json {
-        println!("{}", serde_json::to_string_pretty(&rows)?);
+        print(&format!("{}\n", serde_json::to_string_pretty(&rows)?))?;
     } else {
-        print(&rows);
+        print(&listed(&rows))?;
     }
     Ok(if session.interrupted() {
         ExitCode::from(130)
@@ -176,24 +177,25 @@ fn try_one(
     }
 }
 
-fn print(rows: &[Row]) {
+fn listed(rows: &[Row]) -> String {
     let mut table = Table::new(&["engine", "", "version", "workloads"]);
     for row in rows {
         let state = if row.ready { "ready" } else { "missing" };
         let version = if row.ready { row.version.clone() } else { row.missing.join(", ") };
         table.row([row.name.clone(), state.to_owned(), version, row.workloads.join(" ")]);
     }
-    println!("{table}");
+    let mut out = format!("{table}\n");
     let missing: Vec<&Row> = rows.iter().filter(|row| !row.ready).collect();
     if !missing.is_empty() {
-        println!();
+        out += "\n";
         for row in missing {
-            println!("{}: {}", row.name, row.install);
+            out += &format!("{}: {}\n", row.name, row.install);
         }
     }
     for row in rows {
         if let Some(why) = &row.untested {
-            println!("{} is untested: {why}", row.name);
+            out += &format!("{} is untested: {why}\n", row.name);
         }
     }
+    out
 }

@@ -1,10 +1,11 @@
 //! `hayate-lab generate`: man pages and completions, made from the command line's own description; for `make install`.
 
-use std::{io, path::PathBuf, process::ExitCode};
+use std::{path::PathBuf, process::ExitCode};
 
 use anyhow::{Context, Result};
 use clap::CommandFactory;
 
+use super::report::print;
 use crate::{args::Cli, session::text};
 
 /// What is made.
@@ -33,7 +34,10 @@ pub fn run(what: &Generate) -> Result<ExitCode> {
             clap_mangen::generate_to(command, folder).with_context(|| text(folder))?;
         }
         Generate::Completions { shell } => {
-            clap_complete::generate(*shell, &mut command, "hayate-lab", &mut io::stdout().lock());
+            // Into memory: what it cannot write it panics of.
+            let mut script = Vec::new();
+            clap_complete::generate(*shell, &mut command, "hayate-lab", &mut script);
+            print(&String::from_utf8(script)?)?;
         }
     }
     Ok(ExitCode::SUCCESS)

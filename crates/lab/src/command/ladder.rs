@@ -4,7 +4,10 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 
-use super::experiment::{Experiment, ExperimentArgs, PartPlan};
+use super::{
+    experiment::{Experiment, ExperimentArgs, PartPlan},
+    report::print,
+};
 use crate::{
     data::{Kind, Lab, Ladder, LoadText, Metric},
     measure::Planner,
@@ -32,7 +35,7 @@ pub fn run(lab: Lab, args: &LadderArgs) -> Result<ExitCode> {
     let Some(name) = &args.ladder else {
         for name in lab.ladder_names()? {
             let ladder = lab.ladder(&name)?;
-            println!("{name:20} {}", ladder.title);
+            print(&format!("{name:20} {}\n", ladder.title))?;
         }
         return Ok(ExitCode::SUCCESS);
     };

@@ -45,7 +45,8 @@ pub fn run(args: &ReportArgs) -> Result<ExitCode> {
 /// # Errors
 /// Standard output cannot be written.
 pub fn print(text: &str) -> Result<()> {
-    match std::io::stdout().write_all(text.as_bytes()) {
+    let mut out = std::io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => Err(error.into()),
         _ => Ok(()),
     }

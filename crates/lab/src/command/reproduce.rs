@@ -7,6 +7,7 @@ use anyhow::Result;
 use super::{
     experiment::{Experiment, ExperimentArgs, PartPlan},
     ladder,
+    report::print,
     saturate::{SearchArgs, saturate},
 };
 use crate::{
@@ -104,7 +105,7 @@ fn list(lab: &Lab, args: &ReproduceArgs) -> Result<ExitCode> {
             let one = |load| expected(plan.kind, load, plan.warm_up);
             seconds += f64::from(plan.rounds) * loads.iter().map(one).sum::<f64>();
         }
-        println!("{name:20} {:13} {}", about(seconds), preset.title);
+        print(&format!("{name:20} {:13} {}\n", about(seconds), preset.title))?;
     }
     Ok(ExitCode::SUCCESS)
 }
