@@ -36,12 +36,10 @@ build: ## Build hayate and a PHP host for each PHP that is here, all into target
 	$(call assemble,$(RELEASE))
 
 # The server, the lab and the unit tests: built once, whatever the servers are tested on.
-define build-checked
-$(CARGO) build --profile checked --workspace --all-targets --locked
-endef
+build-checked:
+	$(CARGO) build --profile checked --workspace --all-targets --locked
 
-checked: ## Build what the tests run, and the unit tests, into target/checked: the release's code with assertions, in half the time
-	$(build-checked)
+checked: build-checked ## Build what the tests run, and the unit tests, into target/checked: the release's code with assertions, in half the time
 	$(call assemble,$(CHECKED))
 
 run: setup build ## Install what is missing, build, and serve the demo on http://127.0.0.1:8080 in worker mode, rewound (MODE=classic: as php-fpm would)
@@ -56,13 +54,14 @@ setup-test:
 ifndef SUITE
 test: reachable setup ## Everything CI runs: lints, unit tests, the servers from outside, a part of that on Debian 13 (SUITE=trixie: all there, TESTS="tests/parity …": some)
 	@[ -n '$(ALSO)$(filter-out tests,$(TESTS))' ] || { echo 'Debian 13 is left out, its root wants root'; [ "$$HAYATE_REQUIRE_ALL" != 1 ]; }
-	$(MAKE) --jobs --output-sync=line checked setup-test $(ALSO:%=root-%)
+	$(MAKE) --jobs --output-sync=line build-checked setup-test $(ALSO:%=root-%)
+	$(call assemble,$(CHECKED))
 	$(MAKE) --jobs --output-sync=line MADE=yes test-rust test-host test-here $(ALSO:%=test-%)
 	$(MAKE) --jobs --output-sync=line MADE=yes lint-beside test-alone
 else
 # The server is built here and the host there: PHP is that of the suite, and a C library is newer than this one. So are programs for tests.
 test: reachable setup-test
-	$(if $(filter $(CHECKED),$(SERVER)),$(build-checked))
+	$(if $(filter $(CHECKED),$(SERVER)),$(MAKE) build-checked)
 	scripts/debian-root $(SUITE) $(MAKE) suite-test SUITE_BIN=$(SUITE_BIN) TESTS='$(TESTS)' SERVER=$(SERVER) \
 		$(if $(filter command line,$(origin PHP)),PHP=$(PHP))
 endif
@@ -78,7 +77,8 @@ test-rust: $(if $(MADE),,checked)
 test-host:
 	$(MAKE) -C host PHP=$(HAYATE_PHP) test
 
-# What the tests need besides is installed, and a root made, while the server is built: apt and dpkg keep one processor busy. The root is kept where scripts/debian-root keeps it.
+# What the tests need besides is installed, and a root made, while the server is built: apt and dpkg keep one processor busy. The hosts are built
+# when PHP is what it will be. The root is kept where scripts/debian-root keeps it.
 root-%:
 	scripts/debian-root $* true
 
@@ -296,5 +296,5 @@ clean: ## Remove what was built
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/\1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 14
 
-.PHONY: build checked run setup setup-test reachable test lint-beside test-rust test-host test-alone suite-test lint check-docs fuzz fuzz-coverage deny sbom conformance soak torture soft-dirty bench figures docs install deb setup-packages suite-packages packages suite-conformance lintian image \
+.PHONY: build build-checked checked run setup setup-test reachable test lint-beside test-rust test-host test-alone suite-test lint check-docs fuzz fuzz-coverage deny sbom conformance soak torture soft-dirty bench figures docs install deb setup-packages suite-packages packages suite-conformance lintian image \
 	clean help
