@@ -42,6 +42,9 @@ build-checked:
 checked: build-checked ## Build what the tests run, and the unit tests, into target/checked: the release's code with assertions, in half the time
 	$(call assemble,$(CHECKED))
 
+checked-hosts:
+	$(call assemble,$(CHECKED))
+
 run: setup build ## Install what is missing, build, and serve the demo on http://127.0.0.1:8080 in worker mode, rewound (MODE=classic: as php-fpm would)
 	$(HAYATE) serve demo --listen $(LISTEN) --dev $(if $(filter classic,$(MODE)),,--worker public/worker.php)
 
@@ -54,8 +57,9 @@ setup-test:
 ifndef SUITE
 test: reachable setup ## Everything CI runs: lints, unit tests, the servers from outside, a part of that on Debian 13 (SUITE=trixie: all there, TESTS="tests/parity …": some)
 	@[ -n '$(ALSO)$(filter-out tests,$(TESTS))' ] || { echo 'Debian 13 is left out, its root wants root'; [ "$$HAYATE_REQUIRE_ALL" != 1 ]; }
-	$(MAKE) --jobs --output-sync=line build-checked setup-test $(ALSO:%=root-%)
-	$(call assemble,$(CHECKED))
+	@$(if $(ALSO),scripts/debian-root tools)
+	$(MAKE) --jobs build-checked setup-test $(ALSO:%=root-%)
+	$(MAKE) --jobs checked-hosts
 	$(MAKE) --jobs --output-sync=line MADE=yes test-rust test-host test-here $(ALSO:%=test-%)
 	$(MAKE) --jobs --output-sync=line MADE=yes lint-beside test-alone
 else
@@ -296,5 +300,5 @@ clean: ## Remove what was built
 help: ## List the targets
 	@sed -n 's/^\([a-z-]*\):[^#]*## \(.*\)/\1\t\2/p' $(firstword $(MAKEFILE_LIST)) | expand -t 14
 
-.PHONY: build build-checked checked run setup setup-test reachable test lint-beside test-rust test-host test-alone suite-test lint check-docs fuzz fuzz-coverage deny sbom conformance soak torture soft-dirty bench figures docs install deb setup-packages suite-packages packages suite-conformance lintian image \
+.PHONY: build build-checked checked checked-hosts run setup setup-test reachable test lint-beside test-rust test-host test-alone suite-test lint check-docs fuzz fuzz-coverage deny sbom conformance soak torture soft-dirty bench figures docs install deb setup-packages suite-packages packages suite-conformance lintian image \
 	clean help

@@ -38,6 +38,7 @@
 #define PAGE 4096ul
 #define PAGES 40
 #define SECONDS 1
+#define LONGEST 60
 
 /* Lives outside what is put back. */
 static struct notes {
@@ -252,15 +253,19 @@ static pid_t send_signals(bool each)
 	return pid;
 }
 
-static bool is_over(void)
+static struct timespec began;
+
+/* After a second, if enough has come; on a busy machine that takes longer. */
+static bool is_over(bool has_amid)
 {
 	struct timespec now;
-	static struct timespec began;
 	clock_gettime(CLOCK_MONOTONIC, &now);
-	if (began.tv_sec == 0) {
-		began = now;
+	long seconds = now.tv_sec - began.tv_sec;
+	bool enough = notes->rewinds >= 100 && notes->handled >= 100 && (notes->amid > 0 || !has_amid);
+	if (seconds > LONGEST && !enough) {
+		fail("too little has come");
 	}
-	return now.tv_sec - began.tv_sec > SECONDS;
+	return seconds > SECONDS && enough;
 }
 
 static void run(size_t program, enum rewind_tracking tracking)
@@ -290,19 +295,19 @@ static void run(size_t program, enum rewind_tracking tracking)
 		sigprocmask(SIG_BLOCK, &blocked, NULL);
 	}
 	signal(SIGUSR2, count);
-	is_over();
 	if (pipe(answers) != 0) {
 		fail("no pipe");
 	}
 	notes->sender = send_signals(programs[program].work == do_nothing);
 	rewind_verify(100, differs);
+	clock_gettime(CLOCK_MONOTONIC, &began);
 	wrong = rewind_snapshot(tracking, NULL, 0);
 	long done = wrong == NULL ? rewind_point() : -1;
 	if (done < 0) {
 		fail(wrong != NULL ? wrong : rewind_error());
 	}
 	notes->rewinds = (unsigned long)done;
-	if (is_over()) {
+	if (is_over(programs[program].work == storm)) {
 		/* Where each waits for the one before, none comes any more once one was lost. */
 		unsigned long handled = notes->handled;
 		for (int ms = 0; notes->handled == handled; ms++) {
@@ -310,9 +315,6 @@ static void run(size_t program, enum rewind_tracking tracking)
 				fail("a signal was lost");
 			}
 			nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-		}
-		if (notes->rewinds == 0) {
-			fail("nothing was rewound");
 		}
 		kill(notes->sender, SIGKILL);
 		printf("%s: %lu signals, %lu of them within work, %lu rewinds\n", programs[program].name, notes->handled,

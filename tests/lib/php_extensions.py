@@ -48,4 +48,4 @@ def settings(names: list[str]) -> str:
 
 def ini(name: str) -> dict[str, str]:
     """The setting that loads it, unless PHP does by itself: `gd` brings some fifty libraries, which each server of a test would map and fork with."""
-    return {} if name in loaded() else {"extension": name}
+    return {"extension": name} if is_there(name) and name not in loaded() else {}

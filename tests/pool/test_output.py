@@ -1,4 +1,4 @@
-"""Commands whose standard output cannot be written, or is not read to its end."""
+"""Commands whose standard output or error cannot be written, or is not read to its end."""
 
 from __future__ import annotations
 
@@ -47,3 +47,40 @@ def test_who_has_read_enough_hears_nothing(command) -> None:
     finally:
         os.close(writing)
     assert done.stderr == ""
+
+
+#: What ends with a reason on standard error, and its status.
+REASONS = [
+    (["hayate", "serve", "/nonexistent"], 2),
+    (["hayate", "serve", "--config", "/nonexistent"], 2),
+    (["hayate", "check", "/nonexistent"], 2),
+    (["hayate", "explain", "/nonexistent"], 2),
+    (["hayate", "status", "--control", "/nonexistent"], 1),
+    (["hayate-lab", "report", "/nonexistent"], 2),
+    (["hayate-lab", "run", "-e", "nothing-of-this-name"], 2),
+]
+
+
+@pytest.mark.parametrize("command", REASONS, indirect=False, ids=lambda reason: " ".join(reason[0]))
+def test_a_reason_that_cannot_be_told_changes_nothing(command) -> None:
+    (name, *arguments), status = command
+    line = [str(hayate_binary().with_name(name)), *arguments]
+    told = subprocess.run(line, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+    assert told.returncode == status and told.stderr, told
+    with open("/dev/full", "w") as full:
+        assert subprocess.run(line, stdout=subprocess.DEVNULL, stderr=full, timeout=60, check=False).returncode == status
+    reading, writing = os.pipe()
+    os.close(reading)
+    assert subprocess.run(line, stdout=subprocess.DEVNULL, stderr=writing, timeout=60, check=False).returncode == status
+    os.close(writing)
+
+
+def test_the_labs_completions_for_bash_know_its_commands() -> None:
+    """As the shell asks: for words behind `hayate-lab run --`."""
+    lab = hayate_binary().with_name("hayate-lab")
+    script = subprocess.run([lab, "generate", "completions", "bash"], check=True, capture_output=True, text=True).stdout
+    function = "$(complete -p hayate-lab | sed 's/.*-F \\([^ ]*\\) .*/\\1/')"
+    asked = f'{script}\nCOMP_WORDS=(hayate-lab run --) COMP_CWORD=2\n{function} hayate-lab -- run\necho "${{COMPREPLY[@]}}"'
+    words = subprocess.run(["bash", "-c", asked], check=True, capture_output=True, text=True).stdout.split()
+    assert "--rounds" in words, words
+    assert "guard" not in script

@@ -1,6 +1,6 @@
 """Random numbers and identifiers never repeat, between requests and between workers; what was seeded does, as under php-fpm.
 
-HAYATE_RANDOM_REQUESTS says how many requests are made (default 8,000).
+HAYATE_RANDOM_REQUESTS says how many requests are made (default 4,000).
 """
 
 from __future__ import annotations

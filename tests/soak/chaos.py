@@ -58,8 +58,10 @@ class Chaos(threading.Thread):
             deeds.append(self.starve)
         if self.fronts:
             deeds.append(self.kill_front)
+        # One front at least, however short the run.
+        first = [self.kill_front] if self.fronts else []
         while not self._over.wait(self.chance.uniform(0.2, 1.0)):
-            deed = self.chance.choice(deeds)
+            deed = first.pop() if first else self.chance.choice(deeds)
             try:
                 with self.deed:
                     deed()

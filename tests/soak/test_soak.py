@@ -17,5 +17,5 @@ def test_soak(hayate_command) -> None:
 
 
 def test_soak_with_fronts_that_are_killed(hayate_command) -> None:
-    faults = soak(SECONDS / 2, SEED, fronts=True)
+    faults = soak(SECONDS * 2 / 3, SEED, fronts=True)
     assert not faults, f"HAYATE_SOAK_SEED={SEED}\n" + "\n".join(faults[:30])

@@ -14,7 +14,7 @@ use crate::{
 
 /// Prints one.
 pub fn print(what: &Generate) -> io::Result<()> {
-    // Into memory first: what completions cannot write they panic of.
+    // Into memory first: clap_complete panics on what it cannot write.
     let mut document = Vec::new();
     match what {
         Generate::Man => man(Cli::command(), &mut document)?,
@@ -26,7 +26,8 @@ pub fn print(what: &Generate) -> io::Result<()> {
     }
     crate::end_with_the_reader();
     let mut out = io::stdout().lock();
-    out.write_all(&document).and_then(|()| out.flush())
+    let written = out.write_all(&document).and_then(|()| out.flush());
+    written.map_err(|error| io::Error::new(error.kind(), format!("cannot write to standard output: {error}")))
 }
 
 /// The command line without what the server starts itself by: what completes for a shell knows nothing of hidden commands and flags.
@@ -110,20 +111,23 @@ fn man(mut command: clap::Command, page: &mut Vec<u8>) -> io::Result<()> {
     listed(
         &mut end,
         "XDG_DATA_HOME, HOME",
-        "below which certificates by ACME are kept that a user's server obtains",
+        "below which a user's server keeps the certificates that it obtains by ACME (HOME: in .local/share); acme_storage wins over them",
     );
     listed(
         &mut end,
         "PATH",
-        "where hayate-php8.4 and the like are looked for, after the directories of hayate itself",
+        "where hayate-php8.4 and the like are looked for, after the directories of hayate itself, and hayate when it is upgraded",
     );
+    listed(&mut end, "TMPDIR", "where uploads and large bodies lie until PHP has read them; /tmp otherwise");
     listed(
         &mut end,
         "NOTIFY_SOCKET, LISTEN_FDS",
         "of systemd: where serve says that it is ready, and the sockets that it takes over",
     );
     end.control("PP", []);
-    end.text([roman("PHP inherits none of its environment but what env and inherit_env give it.")]);
+    end.text([roman(
+        "Of all this PHP gets what inherit_env names. Besides it has env, and USER and HOME of its user.",
+    )]);
     end.control("SH", ["FILES"]);
     listed(&mut end, "/etc/hayate/hayate.toml", "the configuration of the service");
     listed(&mut end, "/run/hayate/control.sock", "the control socket of root's server");

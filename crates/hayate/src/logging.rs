@@ -88,7 +88,8 @@ fn write_at_once(text: &[u8]) {
 pub fn print(text: &str) {
     match WRITER.get() {
         Some(writer) => writer.write(text.as_bytes().to_vec(), 1),
-        None => eprint!("{text}"),
+        // Where standard error cannot be written either, there is nobody to be told.
+        None => drop(io::stderr().lock().write_all(text.as_bytes())),
     }
 }
 

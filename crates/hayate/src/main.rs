@@ -9,7 +9,9 @@
         clippy::expect_used,
         clippy::panic,
         clippy::unreachable,
-        clippy::todo
+        clippy::todo,
+        clippy::print_stdout,
+        clippy::print_stderr
     )
 )]
 
@@ -114,7 +116,7 @@ pub(crate) fn say(words: fmt::Arguments<'_>) {
     let words = words.to_string();
     if let Err(error) = out.write_all(terminal::plain(&words).as_bytes()).and_then(|()| out.flush()) {
         if error.kind() != io::ErrorKind::BrokenPipe {
-            eprintln!("hayate: cannot write to standard output: {error}");
+            tell(&format!("cannot write to standard output: {error}"));
         }
         // What the standard library still keeps is not worth another try.
         std::process::exit(1);
@@ -123,7 +125,12 @@ pub(crate) fn say(words: fmt::Arguments<'_>) {
 
 /// Tells an error: what words of others in it have of further lines is indented.
 pub(crate) fn complain(why: fmt::Arguments<'_>) {
-    eprintln!("hayate: {}", terminal::within_line(&terminal::plain(&why.to_string())));
+    tell(&terminal::within_line(&terminal::plain(&why.to_string())));
+}
+
+/// A line on standard error, as it stands. Where that cannot be written either, there is nobody to be told.
+pub(crate) fn tell(why: &str) {
+    drop(io::stderr().lock().write_all(format!("hayate: {why}\n").as_bytes()));
 }
 
 fn talk(conversation: impl Future<Output = Result<ExitCode>>) -> Result<ExitCode> {

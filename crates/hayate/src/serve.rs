@@ -65,7 +65,7 @@ pub fn run() -> ExitCode {
     let (wire, beginning) = match begin() {
         Ok(begun) => begun,
         Err(error) => {
-            eprintln!("hayate: {error:#}; `hayate front` is started by `hayate serve`, not by hand");
+            crate::tell(&format!("{error:#}; `hayate front` is started by `hayate serve`, not by hand"));
             return ExitCode::from(2);
         }
     };

@@ -1,5 +1,7 @@
 //! The command `hayate-lab`.
 
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
+
 mod args;
 mod command;
 mod data;
@@ -27,7 +29,7 @@ use crate::{
 fn main() -> ExitCode {
     let cli = Cli::parse();
     run(&cli).unwrap_or_else(|error| {
-        eprintln!("hayate-lab: {error:#}");
+        output::status::say(&format!("hayate-lab: {error:#}"));
         ExitCode::from(2)
     })
 }

@@ -53,12 +53,12 @@ type Outcome = Result<Plan, String>;
 /// `hayate load-plan` and `load-first-plan`: what the child does.
 pub fn run(args: &ServeArgs, strictness: Strictness) -> ExitCode {
     if let Err(error) = keep_to_itself() {
-        eprintln!("hayate: prctl: {error}");
+        crate::tell(&format!("prctl: {error}"));
         return ExitCode::FAILURE;
     }
     let Some(mut file) = outcome_file() else {
-        eprintln!(
-            "hayate: this reads the configuration for `hayate serve`, which starts it, and not by hand; `hayate check` looks at a configuration"
+        crate::tell(
+            "this reads the configuration for `hayate serve`, which starts it, and not by hand; `hayate check` looks at a configuration",
         );
         return ExitCode::from(2);
     };
@@ -81,7 +81,7 @@ pub fn run(args: &ServeArgs, strictness: Strictness) -> ExitCode {
     match written {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("hayate: the plan cannot be handed over: {error}");
+            crate::tell(&format!("the plan cannot be handed over: {error}"));
             ExitCode::FAILURE
         }
     }

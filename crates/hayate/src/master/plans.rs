@@ -28,9 +28,9 @@ impl Master {
                 let purpose = late.purpose;
                 let why = late.give_up_late();
                 if purpose == Purpose::Start {
-                    logging::print(&format!("hayate: {why}\n"));
                     // Not 2: the configuration may be right, and what hangs may come back.
                     self.over = Some(1);
+                    logging::print(&format!("hayate: {why}\n"));
                 }
                 self.refuse_for(purpose, why);
             }
@@ -41,8 +41,8 @@ impl Master {
         match (loading.outcome(status), purpose) {
             (Ok(plan), Purpose::Start) => self.begin(plan)?,
             (Err(why), Purpose::Start) => {
-                logging::print(&format!("hayate: {why}\n"));
                 self.over = Some(2);
+                logging::print(&format!("hayate: {why}\n"));
             }
             (Ok(plan), Purpose::Reload(request)) => match self.take_in(plan) {
                 Ok((number, files)) => {

@@ -28,7 +28,10 @@ pub fn default_control() -> Option<PathBuf> {
     if is_root() {
         return Some(crate::control::SYSTEM_CONTROL.into());
     }
-    std::env::var_os("XDG_RUNTIME_DIR").map(|directory| Path::new(&directory).join("hayate.sock"))
+    // Empty or relative it counts as unset (XDG Base Directory Specification).
+    let directory =
+        std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from).filter(|directory| directory.is_absolute());
+    directory.map(|directory| directory.join("hayate.sock"))
 }
 
 /// All of them. Files of unix sockets go with it.

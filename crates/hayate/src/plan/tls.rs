@@ -433,7 +433,9 @@ fn default_storage() -> PathBuf {
     if is_root() {
         return "/var/lib/hayate/acme".into();
     }
-    let data = std::env::var_os("XDG_DATA_HOME").map(PathBuf::from);
+    // Empty or relative it counts as unset (XDG Base Directory Specification).
+    let data =
+        std::env::var_os("XDG_DATA_HOME").map(PathBuf::from).filter(|directory| directory.is_absolute());
     let home = || std::env::var_os("HOME").map(|home| Path::new(&home).join(".local/share"));
     data.or_else(home).unwrap_or_else(|| "/var/lib".into()).join("hayate/acme")
 }

@@ -9,7 +9,7 @@ use super::report::print;
 use crate::{
     data::{Change, Engine, Lab},
     engine::{Instance, Purpose, Services, look_for},
-    output::table::Table,
+    output::{status, table::Table},
     session::{Session, SessionArgs},
 };
 
@@ -125,12 +125,12 @@ pub fn run(lab: Lab, args: &EnginesArgs) -> Result<ExitCode> {
                     Err(message) => (false, message),
                 };
                 let mark = if ok { "ok" } else { "FAILED" };
-                eprintln!("{:24} {:12} {mark:6} {message}", rows[subject].name, workload.name);
+                status::say(&format!("{:24} {:12} {mark:6} {message}", rows[subject].name, workload.name));
                 rows[subject].tried.push(Tried { workload: workload.name.clone(), ok, message });
             }
             if let Ok(services) = services {
                 for warning in services.stop() {
-                    eprintln!("{warning}");
+                    status::say(&warning);
                 }
             }
         }

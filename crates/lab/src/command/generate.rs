@@ -4,6 +4,7 @@ use std::{path::PathBuf, process::ExitCode};
 
 use anyhow::{Context, Result};
 use clap::CommandFactory;
+use clap_complete::Shell;
 
 use super::report::print;
 use crate::{args::Cli, session::text};
@@ -19,7 +20,7 @@ pub enum Generate {
     /// Completions for a shell
     Completions {
         /// The shell
-        shell: clap_complete::Shell,
+        shell: Shell,
     },
 }
 
@@ -28,16 +29,24 @@ pub enum Generate {
 /// # Errors
 /// The folder cannot be written to.
 pub fn run(what: &Generate) -> Result<ExitCode> {
-    let mut command = Cli::command();
+    let command = Cli::command();
     match what {
         Generate::Man { folder } => {
             clap_mangen::generate_to(command, folder).with_context(|| text(folder))?;
         }
         Generate::Completions { shell } => {
-            // Into memory: what it cannot write it panics of.
+            // What is hidden is started by the lab itself.
+            let shown = command.get_subcommands().filter(|sub| !sub.is_hide_set()).cloned();
+            let mut command = clap::Command::new("hayate-lab")
+                .version(env!("CARGO_PKG_VERSION"))
+                .args(command.get_arguments().cloned())
+                .subcommands(shown);
+            // Its script for bash finds no commands below a name with a hyphen: it is called by another one, but where the shell is told.
+            let name = if *shell == Shell::Bash { "hayate_lab" } else { "hayate-lab" };
+            // Into memory: clap_complete panics on what it cannot write.
             let mut script = Vec::new();
-            clap_complete::generate(*shell, &mut command, "hayate-lab", &mut script);
-            print(&String::from_utf8(script)?)?;
+            clap_complete::generate(*shell, &mut command, name, &mut script);
+            print(&String::from_utf8(script)?.replace(" hayate_lab\n", " hayate-lab\n"))?;
         }
     }
     Ok(ExitCode::SUCCESS)

@@ -195,7 +195,7 @@ impl Drop for Guard {
         if !orphans::wait(&mut self.process).is_ok_and(|status| status.success()) {
             orphans::kill();
             if let Err(error) = remove(&self.dir) {
-                eprintln!("{} is left behind: {error}", self.dir.display());
+                crate::output::status::say(&format!("{} is left behind: {error}", self.dir.display()));
             }
         }
     }

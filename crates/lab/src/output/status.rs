@@ -52,7 +52,7 @@ pub fn say(text: &str) {
     if line.is_some() {
         wipe();
     }
-    eprintln!("{text}");
+    tell(&format!("{text}\n"));
     if let Some(line) = &*line {
         line.show();
     }
@@ -63,14 +63,18 @@ impl Line {
         let left = self.end.saturating_duration_since(Instant::now()).as_secs_f64().round();
         let left =
             if left < 1.0 { "nearly done".to_owned() } else { format!("about {} left", duration(left)) };
-        eprint!("\r\x1b[K{}, {left}", self.text);
-        // Whoever reads standard error may have gone.
-        let _ = std::io::stderr().flush();
+        tell(&format!("\r\x1b[K{}, {left}", self.text));
     }
 }
 
 fn wipe() {
-    eprint!("\r\x1b[K");
+    tell("\r\x1b[K");
+}
+
+/// Whoever reads standard error may have gone, and then there is nobody to be told.
+fn tell(text: &str) {
+    let mut out = std::io::stderr().lock();
+    drop(out.write_all(text.as_bytes()).and_then(|()| out.flush()));
 }
 
 fn lock() -> std::sync::MutexGuard<'static, Option<Line>> {
