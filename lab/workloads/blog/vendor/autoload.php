@@ -32,7 +32,7 @@ function found(): array
     }
     ksort($classes);
     $files = array_filter(get_included_files(), static fn (string $file): bool => str_starts_with($file, \dirname(DEBIAN, 2).'/')
-        && 'autoload.php' !== basename($file) && [] === declared_in($file));
+        && 'autoload.php' !== basename($file) && !\in_array($file, $classes, true));
 
     return ['classes' => $classes, 'files' => array_values($files)];
 }
