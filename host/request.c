@@ -17,34 +17,45 @@
 
 struct request request EACH_REQUEST;
 
+/* With its length: code asks for variables of the environment hundreds of times in a request. */
+struct name {
+	const char *at;
+	size_t len;
+};
+#define NAME(text)                                                                                                     \
+	{                                                                                                                  \
+		text, sizeof(text) - 1                                                                                         \
+	}
+
 /* $_SERVER's name for each field; NULL: not passed on under a fixed name. */
-static const char *const field_names[HY_FIELD_COUNT] = {
-    [HY_FIELD_METHOD] = "REQUEST_METHOD",
-    [HY_FIELD_TARGET] = "REQUEST_URI",
-    [HY_FIELD_QUERY] = "QUERY_STRING",
-    [HY_FIELD_PROTOCOL] = "SERVER_PROTOCOL",
-    [HY_FIELD_DOCUMENT_ROOT] = "DOCUMENT_ROOT",
-    [HY_FIELD_SCRIPT_FILENAME] = "SCRIPT_FILENAME",
-    [HY_FIELD_SCRIPT_NAME] = "SCRIPT_NAME",
-    [HY_FIELD_PATH_INFO] = "PATH_INFO",
-    [HY_FIELD_DOCUMENT_URI] = "DOCUMENT_URI",
-    [HY_FIELD_REMOTE_ADDR] = "REMOTE_ADDR",
-    [HY_FIELD_REMOTE_PORT] = "REMOTE_PORT",
-    [HY_FIELD_SERVER_ADDR] = "SERVER_ADDR",
-    [HY_FIELD_SERVER_PORT] = "SERVER_PORT",
-    [HY_FIELD_SERVER_NAME] = "SERVER_NAME",
-    [HY_FIELD_SCHEME] = "REQUEST_SCHEME",
-    [HY_FIELD_CONTENT_TYPE] = "CONTENT_TYPE",
-    [HY_FIELD_CONTENT_LENGTH] = "CONTENT_LENGTH",
+static const struct name field_names[HY_FIELD_COUNT] = {
+    [HY_FIELD_METHOD] = NAME("REQUEST_METHOD"),
+    [HY_FIELD_TARGET] = NAME("REQUEST_URI"),
+    [HY_FIELD_QUERY] = NAME("QUERY_STRING"),
+    [HY_FIELD_PROTOCOL] = NAME("SERVER_PROTOCOL"),
+    [HY_FIELD_DOCUMENT_ROOT] = NAME("DOCUMENT_ROOT"),
+    [HY_FIELD_SCRIPT_FILENAME] = NAME("SCRIPT_FILENAME"),
+    [HY_FIELD_SCRIPT_NAME] = NAME("SCRIPT_NAME"),
+    [HY_FIELD_PATH_INFO] = NAME("PATH_INFO"),
+    [HY_FIELD_DOCUMENT_URI] = NAME("DOCUMENT_URI"),
+    [HY_FIELD_REMOTE_ADDR] = NAME("REMOTE_ADDR"),
+    [HY_FIELD_REMOTE_PORT] = NAME("REMOTE_PORT"),
+    [HY_FIELD_SERVER_ADDR] = NAME("SERVER_ADDR"),
+    [HY_FIELD_SERVER_PORT] = NAME("SERVER_PORT"),
+    [HY_FIELD_SERVER_NAME] = NAME("SERVER_NAME"),
+    [HY_FIELD_SCHEME] = NAME("REQUEST_SCHEME"),
+    [HY_FIELD_CONTENT_TYPE] = NAME("CONTENT_TYPE"),
+    [HY_FIELD_CONTENT_LENGTH] = NAME("CONTENT_LENGTH"),
 };
 /* The same for every request. */
 static const struct {
-	const char *name, *value;
+	struct name name;
+	const char *value;
 } constants[] = {
-    {"GATEWAY_INTERFACE", "CGI/1.1"},
-    {"SERVER_SOFTWARE", HAYATE_SAPI_NAME},
-    {"REDIRECT_STATUS", "200"},
-    {"FCGI_ROLE", "RESPONDER"},
+    {NAME("GATEWAY_INTERFACE"), "CGI/1.1"},
+    {NAME("SERVER_SOFTWARE"), HAYATE_SAPI_NAME},
+    {NAME("REDIRECT_STATUS"), "200"},
+    {NAME("FCGI_ROLE"), "RESPONDER"},
 };
 #define CONSTANTS (sizeof constants / sizeof constants[0])
 
@@ -68,6 +79,11 @@ static struct cursor records(void)
 static bool is(const struct record *record, const char *name, size_t len)
 {
 	return record->name_len == len && memcmp(record->name, name, len) == 0;
+}
+
+static bool is_name(const struct name *candidate, const char *name, size_t len)
+{
+	return candidate->len == len && len > 0 && memcmp(candidate->at, name, len) == 0;
 }
 
 void request_begin(void)
@@ -219,15 +235,15 @@ static void import_environment(zval *server)
 	}
 	zend_hash_destroy(&taken);
 	for (int i = 0; i < HY_FIELD_COUNT; i++) {
-		if (field_names[i] != NULL) {
-			add(to, field_names[i], strlen(field_names[i]), request.field[i].at, request.field[i].len);
+		if (field_names[i].at != NULL) {
+			add(to, field_names[i].at, field_names[i].len, request.field[i].at, request.field[i].len);
 		}
 	}
 	if (strcmp(request.field[HY_FIELD_SCHEME].at, "https") == 0) {
 		add(to, "HTTPS", 5, "on", 2);
 	}
 	for (size_t i = 0; i < CONSTANTS; i++) {
-		add(to, constants[i].name, strlen(constants[i].name), constants[i].value, strlen(constants[i].value));
+		add(to, constants[i].name.at, constants[i].name.len, constants[i].value, strlen(constants[i].value));
 	}
 	const char *user = remote_user();
 	add(to, "REMOTE_USER", 11, user, strlen(user));
@@ -299,7 +315,7 @@ char *request_getenv(const char *name, size_t len)
 		return NULL;
 	}
 	for (int i = 0; i < HY_FIELD_COUNT; i++) {
-		if (field_names[i] != NULL && strlen(field_names[i]) == len && memcmp(field_names[i], name, len) == 0) {
+		if (is_name(&field_names[i], name, len)) {
 			return (char *)request.field[i].at;
 		}
 	}
@@ -307,7 +323,7 @@ char *request_getenv(const char *name, size_t len)
 		return (char *)remote_user();
 	}
 	for (size_t i = 0; i < CONSTANTS; i++) {
-		if (strlen(constants[i].name) == len && memcmp(constants[i].name, name, len) == 0) {
+		if (is_name(&constants[i].name, name, len)) {
 			return (char *)constants[i].value;
 		}
 	}
