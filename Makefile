@@ -40,7 +40,7 @@ build-checked:
 	$(CARGO) build --profile checked --workspace --all-targets --locked
 
 checked: build-checked ## Build what the tests run, and the unit tests, into target/checked: the release's code with assertions, in half the time
-	$(call assemble,$(CHECKED))
+	$(MAKE) checked-hosts
 
 checked-hosts:
 	$(call assemble,$(CHECKED))
@@ -55,8 +55,9 @@ setup-test:
 	@scripts/setup --test
 
 ifndef SUITE
-test: reachable setup ## Everything CI runs: lints, unit tests, the servers from outside, a part of that on Debian 13 (SUITE=trixie: all there, TESTS="tests/parity …": some)
+test: reachable ## Everything CI runs: lints, unit tests, the servers from outside, a part of that on Debian 13 (SUITE=trixie: all there, TESTS="tests/parity …": some)
 	@[ -n '$(ALSO)$(filter-out tests,$(TESTS))' ] || { echo 'Debian 13 is left out, its root wants root'; [ "$$HAYATE_REQUIRE_ALL" != 1 ]; }
+	@scripts/setup --lints
 	@$(if $(ALSO),scripts/debian-root tools)
 	$(MAKE) --jobs build-checked setup-test $(ALSO:%=root-%)
 	$(MAKE) --jobs checked-hosts
@@ -82,7 +83,7 @@ test-host:
 	$(MAKE) -C host PHP=$(HAYATE_PHP) test
 
 # What the tests need besides is installed, and a root made, while the server is built: apt and dpkg keep one processor busy. The hosts are built
-# when PHP is what it will be. The root is kept where scripts/debian-root keeps it.
+# when PHP is what it will be; lints come first, since beside a build they might bring another compiler. The root is kept where scripts/debian-root keeps it.
 root-%:
 	scripts/debian-root $* true
 

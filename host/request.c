@@ -17,7 +17,7 @@
 
 struct request request EACH_REQUEST;
 
-/* With its length: code asks for variables of the environment hundreds of times in a request. */
+/* With its length: frameworks ask for many variables of the environment in each request. */
 struct name {
 	const char *at;
 	size_t len;

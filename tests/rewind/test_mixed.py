@@ -165,8 +165,8 @@ def test_mixed(matrix_site: MatrixSite, reference: Reference, pong: str, engine:
             for one in draw(chance, calm, third)
         ]
         # Each of them once, wherever it comes.
-        for kind in hostile:
-            mixed[chance.randrange(len(mixed))] = kind
+        for at, kind in zip(chance.sample(range(len(mixed)), len(hostile)), hostile, strict=True):
+            mixed[at] = kind
         judge.look_at(play_all(player, mixed))
         assert wait_until(lambda: all(w["state"] == "idle" for w in modes.application(player.server)["workers"]))
         wait_until(judge.has_all_witnesses, interval=0.1)

@@ -264,6 +264,8 @@ def soak(seconds: float, seed: int, fronts: bool = False) -> list[str]:
         server.stop()
         lines = [json.loads(line) for file in log.iterdir() for line in file.read_text().splitlines()]
         faults = books.judge(lines, metrics, chaos)
+        if fronts and not chaos.front_kills:
+            faults.append("no front was killed")
         if late.kib > early.kib + GROWTH_KIB or late.threads > early.threads + 4:
             faults.append(f"the server grew: {early} → {late}")
         if late.descriptors > early.descriptors + 4:

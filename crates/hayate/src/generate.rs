@@ -75,63 +75,69 @@ fn man(mut command: clap::Command, page: &mut Vec<u8>) -> io::Result<()> {
         writeln!(page, ".SH \"HAYATE {}\"\n{section}", sub.get_name().to_uppercase())?;
     }
     let mut end = Roff::new();
-    end.control("SH", ["EXIT STATUS"]);
-    listed(&mut end, "0", "done; of serve: it was told to end, and all that had begun is finished");
-    listed(
+    section(
         &mut end,
-        "1",
-        "it could not be done, and standard error says why; of explain: an application does not boot",
+        "EXIT STATUS",
+        &[
+            ("0", "done; of serve: it was told to end, and all that had begun is finished"),
+            (
+                "1",
+                "it could not be done, and standard error says why; of explain: an application does not boot",
+            ),
+            ("2", "the command line or the configuration is wrong"),
+            ("3", "of status: the applications boot still"),
+        ],
     );
-    listed(&mut end, "2", "the command line or the configuration is wrong");
-    listed(&mut end, "3", "of status: the applications boot still");
-    end.control("SH", ["SIGNALS"]);
-    listed(
+    section(
         &mut end,
-        "SIGTERM, SIGINT, SIGQUIT",
-        "finish what is being served and end; a second one ends at once",
+        "SIGNALS",
+        &[
+            ("SIGTERM, SIGINT, SIGQUIT", "finish what is being served and end; a second one ends at once"),
+            ("SIGHUP", "read the configuration again and boot the applications anew, as hayate reload"),
+            ("SIGUSR1", "open the access log anew, as after it was rotated"),
+            ("SIGUSR2", "go on as the program that is installed now, as hayate upgrade"),
+        ],
     );
-    listed(
+    section(
         &mut end,
-        "SIGHUP",
-        "read the configuration again and boot the applications anew, as hayate reload",
-    );
-    listed(&mut end, "SIGUSR1", "open the access log anew, as after it was rotated");
-    listed(&mut end, "SIGUSR2", "go on as the program that is installed now, as hayate upgrade");
-    end.control("SH", ["ENVIRONMENT"]);
-    listed(
-        &mut end,
-        "PHPRC, PHP_INI_SCAN_DIR",
-        "where PHP looks for its ini files; php_ini and php_ini_scan_dir win over them",
-    );
-    listed(
-        &mut end,
-        "XDG_RUNTIME_DIR",
-        "where the control socket of a user's server lies, as hayate.sock; without it, serve has none unless control says where",
-    );
-    listed(
-        &mut end,
-        "XDG_DATA_HOME, HOME",
-        "below which a user's server keeps the certificates that it obtains by ACME (HOME: in .local/share); acme_storage wins over them",
-    );
-    listed(
-        &mut end,
-        "PATH",
-        "where hayate-php8.4 and the like are looked for, after the directories of hayate itself, and hayate when it is upgraded",
-    );
-    listed(&mut end, "TMPDIR", "where uploads and large bodies lie until PHP has read them; /tmp otherwise");
-    listed(
-        &mut end,
-        "NOTIFY_SOCKET, LISTEN_FDS",
-        "of systemd: where serve says that it is ready, and the sockets that it takes over",
+        "ENVIRONMENT",
+        &[
+            (
+                "PHPRC, PHP_INI_SCAN_DIR",
+                "where PHP looks for its ini files; php_ini and php_ini_scan_dir win over them",
+            ),
+            (
+                "XDG_RUNTIME_DIR",
+                "where the control socket of a user's server lies, as hayate.sock; without it, serve has none unless control says where",
+            ),
+            (
+                "XDG_DATA_HOME, HOME",
+                "below which a user's server keeps the certificates that it obtains by ACME (HOME: in .local/share); acme_storage wins over them",
+            ),
+            (
+                "PATH",
+                "where hayate-php8.4 and the like are looked for, after the directories of hayate itself, and hayate when it is upgraded",
+            ),
+            ("TMPDIR", "where uploads and large bodies lie until PHP has read them; /tmp otherwise"),
+            (
+                "NOTIFY_SOCKET, LISTEN_FDS",
+                "of systemd: where serve says that it is ready, and the sockets that it takes over",
+            ),
+        ],
     );
     end.control("PP", []);
     end.text([roman(
         "Of all this PHP gets what inherit_env names. Besides it has env, and USER and HOME of its user.",
     )]);
-    end.control("SH", ["FILES"]);
-    listed(&mut end, "/etc/hayate/hayate.toml", "the configuration of the service");
-    listed(&mut end, "/run/hayate/control.sock", "the control socket of root's server");
-    listed(&mut end, "/usr/share/doc/hayate/docs", "the guides, in Markdown: begin with deployment.md");
+    section(
+        &mut end,
+        "FILES",
+        &[
+            ("/etc/hayate/hayate.toml", "the configuration of the service"),
+            ("/run/hayate/control.sock", "the control socket of root's server"),
+            ("/usr/share/doc/hayate/docs", "the guides, in Markdown: begin with deployment.md"),
+        ],
+    );
     end.control("SH", ["SEE ALSO"]);
     end.text([
         bold("hayate.toml"),
@@ -144,11 +150,14 @@ fn man(mut command: clap::Command, page: &mut Vec<u8>) -> io::Result<()> {
     page.write_all(end.render().as_bytes())
 }
 
-/// A term and what it means.
-fn listed(page: &mut Roff, term: &str, meaning: &str) {
-    page.control("TP", []);
-    page.text([bold(term)]);
-    page.text([roman(meaning)]);
+/// A section of terms and what they mean.
+fn section(page: &mut Roff, title: &str, terms: &[(&str, &str)]) {
+    page.control("SH", [title]);
+    for (term, meaning) in terms {
+        page.control("TP", []);
+        page.text([bold(*term)]);
+        page.text([roman(*meaning)]);
+    }
 }
 
 fn configuration() -> String {
