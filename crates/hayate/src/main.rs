@@ -123,9 +123,14 @@ pub(crate) fn say(words: fmt::Arguments<'_>) {
     }
 }
 
-/// Tells an error: what words of others in it have of further lines is indented.
+/// An error as a line of ours: what words of others in it have of further lines is indented.
+pub(crate) fn complaint(why: impl fmt::Display) -> String {
+    format!("hayate: {}\n", terminal::within_line(&terminal::plain(&why.to_string())))
+}
+
+/// Tells an error.
 pub(crate) fn complain(why: fmt::Arguments<'_>) {
-    tell(&terminal::within_line(&terminal::plain(&why.to_string())));
+    drop(io::stderr().lock().write_all(complaint(why).as_bytes()));
 }
 
 /// A line on standard error, as it stands. Where that cannot be written either, there is nobody to be told.

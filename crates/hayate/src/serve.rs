@@ -70,7 +70,7 @@ pub fn run() -> ExitCode {
         }
     };
     if let Err(error) = logging::init(beginning.plan.log_level, beginning.plan.log_format) {
-        logging::print(&format!("hayate: cannot start the log's thread: {error}\n"));
+        logging::print(&crate::complaint(format_args!("cannot start the log's thread: {error}")));
         return ExitCode::FAILURE;
     }
     let outcome = Hub::new(beginning.plan.front_threads).context("eventfd").and_then(|hub| {
@@ -83,7 +83,7 @@ pub fn run() -> ExitCode {
             .context("cannot start the event loop")?;
         let outcome = runtime.block_on(serve(wire, beginning, &hub));
         if let Err(error) = &outcome {
-            logging::print(&format!("hayate: {error:#}\n"));
+            logging::print(&crate::complaint(format_args!("{error:#}")));
         }
         runtime.block_on(logging::finish());
         // A read from a slow disk must not delay the end.
@@ -94,7 +94,7 @@ pub fn run() -> ExitCode {
         Ok(Ok(())) => ExitCode::SUCCESS,
         Ok(Err(_)) => ExitCode::FAILURE,
         Err(error) => {
-            logging::print(&format!("hayate: {error:#}\n"));
+            logging::print(&crate::complaint(format_args!("{error:#}")));
             logging::finish_blocking();
             ExitCode::FAILURE
         }

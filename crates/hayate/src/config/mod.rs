@@ -7,7 +7,7 @@ mod keys;
 mod source;
 mod values;
 
-pub use error::{ConfigError, Place};
+pub use error::{ConfigError, MOST_ERRORS, Place};
 pub use keys::{App, Compression, File, Limits, Rate, Rule, Tls};
 pub use source::{Source, Step, nearest, schema};
 pub use values::{

@@ -8,7 +8,7 @@ use toml::{
     de::{DeTable, DeValue},
 };
 
-use super::{ConfigError, File, Place};
+use super::{ConfigError, File, MOST_ERRORS, Place};
 
 /// The JSON schema of hayate.toml, with the doc comments of the keys.
 pub fn schema() -> &'static Value {
@@ -83,21 +83,22 @@ impl Source {
                 }
                 _ => "",
             };
-            let message = format!("cannot read the configuration: {error}{remedy}");
-            ConfigError { place: Place::File(path.to_owned()), message, of_disk: false }
+            ConfigError::new(
+                Place::File(path.to_owned()),
+                format!("cannot read the configuration: {error}{remedy}"),
+            )
         })?;
         Source::parse(path, text)
     }
 
     /// Checks a text as the content of a file.
     pub fn parse(path: &Path, text: String) -> Result<(Source, File), ConfigError> {
-        let located = |span: Option<Range<usize>>, message: String| ConfigError {
-            place: match span {
+        let located = |span: Option<Range<usize>>, message: String| {
+            let place = match span {
                 Some(span) => Place::Line(path.to_owned(), line_at(&text, span.start)),
                 None => Place::File(path.to_owned()),
-            },
-            message,
-            of_disk: false,
+            };
+            ConfigError::new(place, message)
         };
         let table = DeTable::parse(&text).map_err(|error| {
             let mut message = error.message().replace('\n', ", ");
@@ -107,8 +108,13 @@ impl Source {
             }
             located(error.span(), message)
         })?;
-        if let Err((span, message)) = check_keys(table.get_ref(), schema(), "at the top of the file") {
-            return Err(located(Some(span), message));
+        let mut wrong = Vec::new();
+        check_keys(table.get_ref(), schema(), "at the top of the file", &mut wrong);
+        wrong.sort_by_key(|(span, _)| span.start);
+        if let Some(error) =
+            ConfigError::all(wrong.into_iter().map(|(span, message)| located(Some(span), message)))
+        {
+            return Err(error);
         }
         // It would pass for a table of one key.
         if let Some(span) = date_in(table.get_ref()) {
@@ -150,7 +156,7 @@ impl Source {
                 }
             }
         };
-        ConfigError { place, message: message.into(), of_disk: false }
+        ConfigError::new(place, message)
     }
 }
 
@@ -303,18 +309,25 @@ fn remedy(name: &str, properties: &serde_json::Map<String, Value>) -> String {
     format!("the keys here are {}", keys.join(", "))
 }
 
-/// Finds keys that do not exist.
-fn check_keys(table: &DeTable<'_>, schema: &Value, place: &str) -> Result<(), (Range<usize>, String)> {
+/// Where a key is that may not be there, and why.
+type Wrong = (Range<usize>, String);
+
+/// Finds keys that do not exist: all of them, so that a file is repaired in one go.
+fn check_keys(table: &DeTable<'_>, schema: &Value, place: &str, wrong: &mut Vec<Wrong>) {
     // In the file's order, which the table has lost: the first mistake is reported first.
     let mut entries: Vec<_> = table.iter().collect();
     entries.sort_by_key(|(key, _)| key.span().start);
     let Some(properties) = schema.get("properties").and_then(Value::as_object) else {
-        return entries.into_iter().try_for_each(|(key, value)| check_free(key, value, place));
+        return wrong.extend(entries.into_iter().filter_map(|(key, value)| free(key, value, place)));
     };
     for (key, value) in entries {
+        if wrong.len() > MOST_ERRORS {
+            return;
+        }
         let name: &str = key.get_ref();
         let Some(known) = properties.get(name) else {
-            return Err((key.span(), format!("unknown key '{name}' {place}; {}", remedy(name, properties))));
+            wrong.push((key.span(), format!("unknown key '{name}' {place}; {}", remedy(name, properties))));
+            continue;
         };
         // As one writes it: [[app.rule]], [app.ini].
         let below = place.strip_prefix("in ").map(|above| above.trim_matches(['[', ']']));
@@ -328,10 +341,10 @@ fn check_keys(table: &DeTable<'_>, schema: &Value, place: &str) -> Result<(), (R
                     true => format!("[{path}] may be there several times: write [[{path}]]"),
                     false => format!("[{path}] is no table: write {name} = [\"…\"]"),
                 };
-                return Err((key.span(), why));
+                wrong.push((key.span(), why));
             }
             DeValue::Table(table) => match as_table {
-                Some(schema) => check_keys(table, schema, &inside)?,
+                Some(schema) => check_keys(table, schema, &inside, wrong),
                 None => {
                     let remedy = match name {
                         "php" | "php_ini" | "php_ini_scan_dir" => {
@@ -339,29 +352,28 @@ fn check_keys(table: &DeTable<'_>, schema: &Value, place: &str) -> Result<(), (R
                         }
                         name => format!("write {name} = …"),
                     };
-                    return Err((key.span(), format!("'{name}' {place} is a value and no table; {remedy}")));
+                    wrong.push((key.span(), format!("'{name}' {place} is a value and no table; {remedy}")));
                 }
             },
             DeValue::Array(array) => {
                 let items = items.and_then(table_of);
                 for item in array.iter() {
                     if let (DeValue::Table(table), Some(items)) = (item.get_ref(), items) {
-                        check_keys(table, items, &format!("in [[{path}]]"))?;
+                        check_keys(table, items, &format!("in [[{path}]]"), wrong);
                     }
                 }
             }
             _ => {}
         }
     }
-    Ok(())
 }
 
 /// In a table of free names (ini, env) there are no tables: a name with a dot in it was meant.
-fn check_free(
+fn free(
     key: &Spanned<std::borrow::Cow<'_, str>>,
     value: &Spanned<DeValue<'_>>,
     place: &str,
-) -> Result<(), (Range<usize>, String)> {
+) -> Option<Wrong> {
     let mut path = vec![key.get_ref().to_string()];
     let mut at = value.get_ref();
     while let DeValue::Table(table) = at {
@@ -369,17 +381,14 @@ fn check_free(
         path.push(key.get_ref().to_string());
         at = value.get_ref();
     }
-    match path.len() {
-        1 => Ok(()),
-        _ => Err((
-            key.span(),
-            format!(
-                "'{}' {place} is a table, and only values stand here; a name with a dot in it wants quotes: write \"{}\" = …",
-                key.get_ref(),
-                path.join(".")
-            ),
-        )),
-    }
+    (path.len() > 1).then(|| {
+        let why = format!(
+            "'{}' {place} is a table, and only values stand here; a name with a dot in it wants quotes: write \"{}\" = …",
+            key.get_ref(),
+            path.join(".")
+        );
+        (key.span(), why)
+    })
 }
 
 fn within(outer: &Range<usize>, inner: &Range<usize>) -> bool {
@@ -513,6 +522,22 @@ mod tests {
             assert!(!places().iter().any(|(known, _)| names.contains(&&**known)), "{names:?}");
         }
         assert!(error("[[app]]\n[app.limits]\n").contains("unknown key 'limits' in [[app]]"));
+    }
+
+    #[test]
+    fn all_unknown_keys_are_named_in_the_order_of_the_file() {
+        let said = error(
+            "[[app]]\nworkerz = 3\n[app.ini]\na.b = 1\n[limits]\nhead_siez = '1K'\n[[app]]\n[app.php]\n",
+        );
+        let lines: Vec<&str> = said.lines().map(|line| line.split(": ").next().unwrap()).collect();
+        assert_eq!(lines, ["hayate.toml:2", "hayate.toml:4", "hayate.toml:6", "hayate.toml:8"], "{said}");
+        let many: String = (0..1000).map(|i| format!("unknown{i} = 1\n")).collect();
+        let said = error(&many);
+        assert_eq!(
+            (said.lines().count(), said.lines().last()),
+            (MOST_ERRORS + 1, Some("and so on")),
+            "{said}"
+        );
     }
 
     #[test]

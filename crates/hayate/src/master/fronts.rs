@@ -95,7 +95,7 @@ impl Master {
         match Front::start(self.last_front, (self.adopted, plan), &self.sockets, self.served, false) {
             Ok(front) => self.front = Some(front),
             Err(error) => {
-                logging::print(&format!("hayate: cannot start the front: {error:#}\n"));
+                logging::print(&crate::complaint(format_args!("cannot start the front: {error:#}")));
                 self.again_or_over(1);
             }
         }

@@ -100,7 +100,7 @@ pub fn run(args: Vec<OsString>) -> ExitCode {
         Ok(code) => code,
         Err(error) => {
             // By the log's thread, if there is one: in one piece, and after what it was given before.
-            logging::print(&format!("hayate: {error:#}\n"));
+            logging::print(&crate::complaint(format_args!("{error:#}")));
             logging::finish_blocking();
             ExitCode::FAILURE
         }

@@ -19,7 +19,7 @@ use super::{
     warn_of_users,
     wire::{self, ToFront},
 };
-use crate::{logging, plan::Plan};
+use crate::{complaint, logging, plan::Plan};
 
 impl Master {
     pub(super) fn look_at_loading(&mut self) -> Result<()> {
@@ -30,7 +30,7 @@ impl Master {
                 if purpose == Purpose::Start {
                     // Not 2: the configuration may be right, and what hangs may come back.
                     self.over = Some(1);
-                    logging::print(&format!("hayate: {why}\n"));
+                    logging::print(&complaint(&why));
                 }
                 self.refuse_for(purpose, why);
             }
@@ -42,7 +42,7 @@ impl Master {
             (Ok(plan), Purpose::Start) => self.begin(plan)?,
             (Err(why), Purpose::Start) => {
                 self.over = Some(2);
-                logging::print(&format!("hayate: {why}\n"));
+                logging::print(&complaint(&why));
             }
             (Ok(plan), Purpose::Reload(request)) => match self.take_in(plan) {
                 Ok((number, files)) => {

@@ -42,8 +42,8 @@ use self::app::AppResolver;
 use crate::{
     args::ServeArgs,
     config::{
-        self, AccessLogFormat, AccessLogTo, ConfigError, File, LogFormat, LogLevel, ModeChoice, OneOrMany,
-        Source, Step, Time,
+        self, AccessLogFormat, AccessLogTo, ConfigError, File, LogFormat, LogLevel, MOST_ERRORS, ModeChoice,
+        OneOrMany, Source, Step, Time,
     },
     framework::Recognised,
     privileges::{self, Identity},
@@ -341,7 +341,7 @@ impl Plan {
         }
         let compression = compression::resolve(source, &file.compression)?;
         let mut apps = Vec::with_capacity(file.app.len());
-        let mut failures = Vec::new();
+        let (mut failures, mut errors) = (Vec::new(), Vec::new());
         let mut recognised = Vec::new();
         for (i, app) in file.app.into_iter().enumerate() {
             let resolver = AppResolver {
@@ -363,8 +363,15 @@ impl Plan {
                     failures.push(error);
                     failed
                 }
-                (resolved, _) => {
-                    let app = resolved?;
+                // The others are looked at all the same: who repairs a file wants to know all of it.
+                (Err(error), _) => {
+                    errors.push(error);
+                    if errors.len() > MOST_ERRORS {
+                        break;
+                    }
+                    continue;
+                }
+                (Ok(app), _) => {
                     if app.recognised.is_some() && by_itself {
                         recognised.push(i);
                     }
@@ -373,11 +380,14 @@ impl Plan {
             };
             apps.push(resolved);
         }
+        if let Some(error) = ConfigError::all(errors) {
+            return Err(error);
+        }
         pool::share(source, &mut apps, (strictness == Strictness::EachByItself).then_some(&mut failures))?;
         if failures.len() == apps.len()
-            && let Some(first) = failures.into_iter().next()
+            && let Some(error) = ConfigError::all(failures)
         {
-            return Err(first);
+            return Err(error);
         }
         reports("scripts beside applications");
         scripts::find(&mut apps, &recognised);
@@ -668,7 +678,7 @@ const RATES_OF_NOBODY: &str = "a rule's `rate` counts all visitors that come by 
      trusted_proxies = [\"unix\"]";
 
 fn flag(message: impl Into<String>) -> ConfigError {
-    ConfigError { place: config::Place::CommandLine, message: message.into(), of_disk: false }
+    ConfigError::new(config::Place::CommandLine, message)
 }
 
 /// `None` for off.

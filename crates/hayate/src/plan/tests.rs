@@ -233,6 +233,21 @@ fn what_is_missing_or_contradicts_names_line_and_remedy() {
 }
 
 #[test]
+fn what_is_wrong_with_each_application_is_told_at_once() {
+    let dir = fixture();
+    let text = "[[app]]\nname = 'a'\nroot = 'nowhere'\n[[app]]\nname = 'b'\nroot = 'site'\nworker = 'nothing.php'\n[[app]]\nname = 'c'\nroot = 'site'\n";
+    let said = plan(dir.path(), text, |_| {}).unwrap_err();
+    let lines: Vec<&str> = said.lines().collect();
+    assert!(
+        lines.len() == 2 && lines[0].contains("hayate.toml:3: ") && lines[1].contains("hayate.toml:7: "),
+        "{said}"
+    );
+    let many: String = (0..100).map(|i| format!("[[app]]\nname = 'a{i}'\nroot = 'nowhere{i}'\n")).collect();
+    let said = plan(dir.path(), &many, |_| {}).unwrap_err();
+    assert_eq!((said.lines().count(), said.lines().last()), (MOST_ERRORS + 1, Some("and so on")), "{said}");
+}
+
+#[test]
 fn headers_of_proxies_are_believed_as_far_as_they_are_named() {
     let dir = fixture();
     let believed = |text: &str, flags: &[&str]| {
