@@ -13,7 +13,7 @@ import time
 import pytest
 import requests
 
-from lib import site
+from lib import disk, site
 from lib.process import wait_until
 from lib.servers import GENERIC_WORKER, Hayate
 
@@ -97,6 +97,32 @@ def test_a_full_disk_is_said_once_and_stops_nobody(hayate_command, tmp_path) -> 
             time.sleep(1.1)
         assert hayate.logged("lines of the access log were lost") and hayate.logged("No space left")
         assert hayate.log().count("the access log cannot be written") == 1
+
+def test_no_line_is_cut_by_a_disk_that_is_full_for_a_while(hayate_command, tmp_path) -> None:
+    """What the last line still wanted comes once there is room. Each line is whole, and those that are not there are counted."""
+    with disk.small(tmp_path / "disk", "64k") as place:
+        log = place / "access.log"
+        args = ["--access-log-format", "json"]
+        with Hayate(site.make(tmp_path), workers=1, access_log=str(log), args=args) as hayate, requests.Session() as client:
+            asked = 0
+            for _ in range(3):
+                with (place / "filler").open("wb", buffering=0) as filler, contextlib.suppress(OSError):
+                    while filler.write(b"x" * 1024):
+                        pass
+                # Each of them some 200 bytes: the last one before the page's end is cut.
+                for _ in range(60):
+                    assert client.get(f"{hayate.url}/ok.php?{asked}", timeout=60).status_code == 200
+                    asked += 1
+                time.sleep(1.2)
+                (place / "filler").unlink()
+                for _ in range(5):
+                    client.get(f"{hayate.url}/ok.php?{asked}", timeout=60)
+                    asked += 1
+                time.sleep(1.2)
+            lost = int(re.search(r"hayate_access_log_lost_total (\d+)", hayate.metrics())[1])
+            assert hayate.log().count("lines of the access log were lost") == 1, "once a minute"
+        lines = [json.loads(line) for line in log.read_text().splitlines()]
+        assert 0 < lost < asked and len(lines) + lost == asked, (len(lines), lost, asked)
 
 
 @pytest.mark.plain("the kernel sends files on plain connections only")

@@ -6,11 +6,11 @@ import fcntl
 import os
 import pathlib
 import signal
-import subprocess
 from collections.abc import Iterator
 
 import pytest
 
+from lib import disk
 from lib.process import wait_until
 
 from . import modes
@@ -137,13 +137,8 @@ def test_a_record_lock_on_a_log(directory: pathlib.Path) -> None:
 def small(directory: pathlib.Path) -> Iterator[pathlib.Path]:
     """A file system of half a megabyte."""
     directory.chmod(0o777)
-    place = directory / "small"
-    place.mkdir()
-    mount = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=512k,mode=1777", "tmpfs", place], check=False, capture_output=True, text=True)
-    if mount.returncode != 0:
-        pytest.skip(f"no file system can be mounted here: {mount.stderr.strip()}")
-    yield place
-    subprocess.run(["umount", "-l", place], check=True)
+    with disk.small(directory / "small", "512k") as place:
+        yield place
 
 
 FULL = """

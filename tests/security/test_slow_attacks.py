@@ -13,7 +13,6 @@ import select
 import shutil
 import socket
 import struct
-import subprocess
 import termios
 import threading
 import time
@@ -22,7 +21,7 @@ from collections.abc import Iterator
 import pytest
 import requests
 
-from lib import site
+from lib import disk, site
 from lib.cgroups import MemoryGroup, Unavailable, memory_group
 from lib.process import in_temporary_files, temporary_directory, wait_until
 from lib.servers import Hayate, free_port
@@ -343,16 +342,9 @@ def test_a_trickled_body_does_not_hold_a_worker_that_others_wait_for(hayate_comm
 @contextlib.contextmanager
 def full_disk(directory: pathlib.Path) -> Iterator[None]:
     """A file system of its own, on which a megabyte is left."""
-    if os.geteuid() != 0:
-        pytest.skip("mounting needs root")
-    directory.mkdir()
-    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=2m,mode=1777", "tmpfs", directory], check=False).returncode != 0:
-        pytest.skip("no file system of its own here")
-    try:
+    with disk.small(directory, "2m"):
         (directory / "ballast").write_bytes(b"x" * (1 << 20))
         yield
-    finally:
-        subprocess.run(["umount", "-l", directory], check=False)
 
 
 @pytest.mark.parametrize("full", ["quota", "no directory", "disk"])

@@ -152,6 +152,8 @@ pub struct Front {
     answers: Arc<hayate_http::Memory>,
     /// When it was last said that little is left of that.
     short: Reminder,
+    /// When it was last said that lines of the access log were lost.
+    lost_lines: Reminder,
     /// Who is to be let go for want of memory, and of room.
     for_memory: Rounds,
     for_room: Rounds,
@@ -196,6 +198,7 @@ impl Front {
             gather,
             answers,
             short: Reminder::default(),
+            lost_lines: Reminder::default(),
             for_memory: Rounds::default(),
             for_room: Rounds::default(),
             connections_of: Arc::default(),
@@ -355,10 +358,12 @@ impl Front {
         });
         if lost > 0 {
             self.metrics.lost_lines(lost);
-            tracing::error!(
-                lines = lost,
-                "lines of the access log were lost: it cannot be written, or not fast enough"
-            );
+            if let Some(lines) = self.lost_lines.have_happened(lost) {
+                tracing::error!(
+                    lines,
+                    "lines of the access log were lost: it cannot be written, or not fast enough"
+                );
+            }
         }
     }
 

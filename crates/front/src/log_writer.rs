@@ -8,7 +8,10 @@
 use std::{
     fs::{File, OpenOptions},
     io::{self, ErrorKind, Write},
-    os::{fd::AsFd, unix::fs::OpenOptionsExt},
+    os::{
+        fd::AsFd,
+        unix::fs::{MetadataExt, OpenOptionsExt},
+    },
     path::{Path, PathBuf},
     sync::{
         Arc,
@@ -166,7 +169,8 @@ impl LogWriter {
         thread::Builder::new().name("log".into()).spawn(move || {
             if let Some(to) = to() {
                 let (failing, tried) = (to.is_none(), Instant::now());
-                Thread { to, tried, path: of_thread, shared: theirs, own, failing }.run(&queue);
+                Thread { to, tried, path: of_thread, shared: theirs, own, failing, rest: Vec::new() }
+                    .run(&queue);
             }
         })?;
         Ok(LogWriter { orders, shared, path })
@@ -237,6 +241,8 @@ struct Thread {
     /// It is the log to which everything here speaks.
     own: bool,
     failing: bool,
+    /// What the file still wants of a line that it has the beginning of: what comes next would stand behind that.
+    rest: Vec<u8>,
 }
 
 impl Thread {
@@ -255,7 +261,7 @@ impl Thread {
     }
 
     fn write(&mut self, block: &[u8], lines: u64) {
-        match self.write_all(block) {
+        match self.write_whole_lines(block) {
             Ok(()) => {
                 if std::mem::take(&mut self.failing) && !self.own {
                     tracing::info!("the access log can be written again");
@@ -268,8 +274,8 @@ impl Thread {
                     );
                 }
             }
-            Err(error) => {
-                self.shared.lose(lines);
+            Err(Cut { kept, error }) => {
+                self.shared.lose(lines.saturating_sub(kept));
                 if !std::mem::replace(&mut self.failing, true) && !self.own {
                     tracing::error!("the access log cannot be written, lines are being lost: {error}");
                 }
@@ -285,12 +291,38 @@ impl Thread {
         self.to.as_mut().ok_or_else(|| io::Error::other("it could not be opened"))
     }
 
-    fn write_all(&mut self, mut block: &[u8]) -> io::Result<()> {
+    /// A line that is cut in the middle, since the disk is full, goes on once there is room.
+    fn write_whole_lines(&mut self, block: &[u8]) -> Result<(), Cut> {
+        let rest = std::mem::take(&mut self.rest);
+        if !rest.is_empty()
+            && let (written, Err(error)) = self.write_all(&rest)
+        {
+            self.rest = rest.get(written..).unwrap_or_default().to_vec();
+            return Err(Cut { kept: 0, error });
+        }
+        let (written, done) = self.write_all(block);
+        let Err(error) = done else { return Ok(()) };
+        let (before, after) = block.split_at_checked(written).unwrap_or((block, &[]));
+        if before.last().is_some_and(|last| *last != b'\n') {
+            self.rest = after.split_inclusive(|byte| *byte == b'\n').next().unwrap_or_default().to_vec();
+        }
+        let ends = before.iter().filter(|byte| **byte == b'\n').count() as u64;
+        Err(Cut { kept: ends.saturating_add(u64::from(!self.rest.is_empty())), error })
+    }
+
+    /// How far it came, and why no further.
+    fn write_all(&mut self, block: &[u8]) -> (usize, io::Result<()>) {
+        let mut written = 0;
+        let outcome = self.write_on(block, &mut written);
+        (written, outcome)
+    }
+
+    fn write_on(&mut self, block: &[u8], written: &mut usize) -> io::Result<()> {
         let to = self.opened()?;
-        while !block.is_empty() {
-            match to.write(block) {
+        while let Some(left) = block.get(*written..).filter(|left| !left.is_empty()) {
+            match to.write(left) {
                 Ok(0) => return Err(ErrorKind::WriteZero.into()),
-                Ok(n) => block = block.get(n..).unwrap_or_default(),
+                Ok(n) => *written = written.saturating_add(n),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
                 // Somebody who shares the terminal or pipe has made it so.
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
@@ -304,10 +336,23 @@ impl Thread {
 
     fn reopen(&mut self) -> io::Result<()> {
         if let Some(path) = &self.path {
-            self.to = Some(open(path)?);
+            let file = open(path)?;
+            let which = |file: &File| file.metadata().map(|of| (of.dev(), of.ino())).ok();
+            // Another file has not the beginning of that line.
+            if self.to.as_ref().and_then(which) != which(&file) && !std::mem::take(&mut self.rest).is_empty()
+            {
+                self.shared.lose(1);
+            }
+            self.to = Some(file);
         }
         Ok(())
     }
+}
+
+/// Not all of a block could be written: how many of its lines were, and why no more.
+struct Cut {
+    kept: u64,
+    error: io::Error,
 }
 
 #[cfg(test)]

@@ -23,11 +23,16 @@ impl Reminder {
 
     /// It has happened. How often since it was last spoken of, if it is time to speak of it.
     pub(crate) fn happened(&self) -> Option<u64> {
-        self.at(seconds())
+        self.have_happened(1)
     }
 
-    fn at(&self, now: u64) -> Option<u64> {
-        self.times.fetch_add(1, Relaxed);
+    /// The same of several at a time.
+    pub(crate) fn have_happened(&self, times: u64) -> Option<u64> {
+        self.at(seconds(), times)
+    }
+
+    fn at(&self, now: u64, times: u64) -> Option<u64> {
+        self.times.fetch_add(times, Relaxed);
         let before = self.said.load(Relaxed);
         let due = before == 0 || before.saturating_add(PAUSE) <= now;
         // Of several threads one speaks.
@@ -43,7 +48,8 @@ mod tests {
     #[test]
     fn it_is_said_once_a_minute_with_its_number() {
         let reminder = Reminder::default();
-        let said: Vec<_> = [5, 5, 64, 65, 65, 200].iter().map(|now| reminder.at(*now)).collect();
+        let said: Vec<_> = [5, 5, 64, 65, 65, 200].iter().map(|now| reminder.at(*now, 1)).collect();
         assert_eq!(said, [Some(1), None, None, Some(3), None, Some(2)]);
+        assert_eq!((reminder.at(201, 7), reminder.at(270, 5)), (None, Some(12)));
     }
 }
