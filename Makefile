@@ -92,10 +92,10 @@ root-%:
 ALSO ?= $(if $(and $(filter file,$(origin TESTS)),$(filter 0,$(shell id -u))),trixie)
 ALSO_TESTS = tests/parity/test_parity.py tests/apps tests/rewind/test_alone.py tests/rewind/test_boot_files.py tests/rewind/test_engines.py
 ALSO_JOBS ?= 3
-# What was said to this make, such as PHP=8.2, is not for that one.
+# What was said to this make, such as PHP=8.2, is not for that one: make hands it on in MAKEFLAGS, and in the environment as well.
 test-%:
 	@echo 'on $*, printed when it ends: $(ALSO_TESTS)'
-	@MAKEFLAGS= scripts/debian-root $* $(MAKE) suite-test SUITE=$* SERVER=$(CHECKED) SUITE_BIN=$(TARGET)/$* TESTS='$(ALSO_TESTS)' TEST_JOBS=$(ALSO_JOBS) \
+	@env -u MAKEFLAGS -u PHP scripts/debian-root $* $(MAKE) suite-test SUITE=$* SERVER=$(CHECKED) SUITE_BIN=$(TARGET)/$* TESTS='$(ALSO_TESTS)' TEST_JOBS=$(ALSO_JOBS) \
 		>$(TARGET)/$*.log 2>&1 && sed -n 's/.* passed.*/on $*: &/p' $(TARGET)/$*.log || { cat $(TARGET)/$*.log; exit 1; }
 
 test-here:
@@ -220,6 +220,9 @@ docs: build ## Make docs/configuration.md, and man pages and completions in targ
 	$(LAB) generate completions fish >$(TARGET)/docs/hayate-lab.fish
 
 # Installs what was built and builds nothing, so that root needs no compiler.
+# What the guides tell to copy, or show.
+EXAMPLES = $(wildcard deploy/kubernetes/*.yaml deploy/kubernetes/*.toml packaging/container/*) demo/public/worker.php \
+	tests/apps/laravel/app/Worker.php tests/apps/laravel/public/worker.php tests/apps/symfony/public/worker.php
 install: ## Install below PREFIX=/usr/local what make build has built; DESTDIR for packagers
 	@test -x $(HAYATE) -a -x $(LAB) && ls $(RELEASE)/hayate-php* >/dev/null 2>&1 || { echo 'nothing is built yet: run make build first' >&2; exit 1; }
 	install -D -m 755 $(HAYATE) $(DESTDIR)$(PREFIX)/bin/hayate
@@ -231,6 +234,7 @@ install: ## Install below PREFIX=/usr/local what make build has built; DESTDIR f
 	cd lab && find . -type f -exec install -D -m 644 {} $(abspath $(DESTDIR)$(PREFIX))/share/hayate/lab/{} \;
 	install -d $(DESTDIR)$(PREFIX)/share/doc/hayate/docs && install -m 644 README.md LICENSE $(DESTDIR)$(PREFIX)/share/doc/hayate
 	install -m 644 docs/*.md $(DESTDIR)$(PREFIX)/share/doc/hayate/docs
+	set -e; for file in $(EXAMPLES); do install -D -m 644 $$file $(DESTDIR)$(PREFIX)/share/doc/hayate/examples/$$file; done
 	# Links lead to where things lie now, or are none: tests stay with the source.
 	sed -i 's|](\.\./lab/|](../../../hayate/lab/|g' $(DESTDIR)$(PREFIX)/share/doc/hayate/docs/*.md
 	sed -i 's|\[\([^]]*\)\](tests/[^)]*)|\1|g' $(DESTDIR)$(PREFIX)/share/doc/hayate/README.md

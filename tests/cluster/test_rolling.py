@@ -1,8 +1,8 @@
 """A rolling replacement as deploy/kubernetes does it, seen by visitors: no request fails, and no session is lost.
 
 Two Hayates with sessions in one Redis stand behind nginx, which retries nothing: what a server does not answer is a failure. Each is replaced
-in turn while visitors come, in the order of a cluster: the new one is ready, the balancer learns of it and forgets the old one, then the old one
-gets SIGTERM. Requests that take a while are under way all the time.
+in turn while visitors come, in the order of a cluster: the new one is ready, the balancer learns of it and sends nothing more to the old one, and
+a moment later (preStop) the old one gets SIGTERM, amid requests that take seconds.
 
 HAYATE_ROLLING_REQUESTS=100000 plays as many requests; it replaces servers until all are made.
 """
@@ -23,14 +23,16 @@ from lib.servers import ROOT, Hayate, Redis
 REQUESTS = int(os.environ.get("HAYATE_ROLLING_REQUESTS", "1500"))
 #: At least, each of the two servers being replaced every other time.
 REPLACEMENTS = 4
-VISITORS = 6
+VISITORS, PATIENT = 6, 4
+#: Seconds: how long pages of the patient take, and how long an old server serves on once the balancer sends it nothing more.
+SLOW, PRE_STOP = 3, 1
 
 PAGE = """<?php
 session_start();
 $_SESSION['n'] = ($_SESSION['n'] ?? 0) + 1;
 $n = $_SESSION['n'];
 session_write_close();
-if ($n % 20 === 0) { usleep(300000); }
+if (isset($_GET['slow'])) { sleep((int) $_GET['slow']); }
 header('X-Server: '.getenv('NAME'));
 echo $n, str_repeat(' ', 5000);
 """
@@ -87,11 +89,11 @@ class Balancer(Server):
         return {int(pid) for pid in children.split()}
 
     def lead_to(self, servers: Sequence[Hayate]) -> None:
-        """Returns when what it had sent to others is answered: its processes of before are gone."""
+        """Returns when requests that come are sent there. What it has sent to others goes on."""
         before = self._workers()
         self._write(servers)
         subprocess.run([*self.command(), "-s", "reload"], check=True, timeout=60)
-        assert wait_until(lambda: not (before & self._workers()) and self._workers(), 60), "nginx still has old workers"
+        assert wait_until(lambda: self._workers() - before, 60), "nginx has no new workers"
 
     def log(self) -> str:
         error = self.dir / "nginx-error.log"
@@ -99,14 +101,15 @@ class Balancer(Server):
 
 
 class Visitors:
-    """Each with a session of its own, whose pages count its visits."""
+    """Each with a session of its own, whose pages count its visits; the patient ask for pages that take long."""
 
     def __init__(self, port: int) -> None:
         self._port = port
         self._lock = threading.Lock()
         self._stop = threading.Event()
         self.done, self.failed, self.servers = 0, [], set()
-        self._threads = [threading.Thread(target=self._visit, daemon=True) for _ in range(VISITORS)]
+        asked = ["/"] * VISITORS + [f"/?slow={SLOW}"] * PATIENT
+        self._threads = [threading.Thread(target=self._visit, args=(target,), daemon=True) for target in asked]
         for thread in self._threads:
             thread.start()
 
@@ -117,14 +120,15 @@ class Visitors:
             thread.join(90)
             assert not thread.is_alive(), "a visitor waits for an answer"
 
-    def _visit(self) -> None:
+    def _visit(self, target: str) -> None:
         cookie, count = None, 0
-        while not self._stop.is_set():
+        # A moment between two pages, which the servers need, too, where all share two processors.
+        while not self._stop.wait(0.02):
             count += 1
             try:
                 # A connection each: one that is kept, nginx closes when it is reloaded, whatever stands behind it.
                 connection = http.client.HTTPConnection("127.0.0.1", self._port, timeout=60)
-                connection.request("GET", "/", headers={"Cookie": cookie} if cookie else {})
+                connection.request("GET", target, headers={"Cookie": cookie} if cookie else {})
                 answer = connection.getresponse()
                 body = answer.read()
                 connection.close()
@@ -137,6 +141,10 @@ class Visitors:
             except Exception as fault:
                 self.failed.append(f"{time.strftime('%H:%M:%S')} visit {count}: {fault!r}")
                 return
+
+
+def busy(server: Hayate) -> int:
+    return sum(worker["state"] != "idle" for worker in server.status()["apps"][0]["workers"])
 
 
 def test_a_rolling_replacement_fails_no_request_and_loses_no_session() -> None:
@@ -152,7 +160,7 @@ def test_a_rolling_replacement_fails_no_request_and_loses_no_session() -> None:
                 drain_timeout = "30s"
                 [[app]]
                 root = "{site}"
-                workers = "2-4"
+                workers = "2-8"
                 env = {{ NAME = "{made}" }}
                 [app.ini]
                 "session.save_handler" = "redis"
@@ -164,18 +172,21 @@ def test_a_rolling_replacement_fails_no_request_and_loses_no_session() -> None:
         try:
             with Balancer(servers) as balancer:
                 visitors = Visitors(balancer.port)
-                replaced, until = 0, time.monotonic() + 300 + REQUESTS / 5
+                replaced, amid, until = 0, 0, time.monotonic() + 300 + REQUESTS / 5
                 while (replaced < REPLACEMENTS or visitors.done < REQUESTS) and not visitors.failed:
                     new = another()
                     old, servers = servers[0], [servers[1], new]
                     balancer.lead_to(servers)
+                    time.sleep(PRE_STOP)
+                    amid += busy(old) > 0
                     assert old.stop() == 0, old.log()
                     replaced += 1
                     assert time.monotonic() < until, f"only {visitors.done} requests were answered in time"
                 visitors.end()
-                print(f"{visitors.done} requests, {replaced} replacements, {len(visitors.failed)} failed")
+                print(f"{visitors.done} requests, {replaced} replacements, {amid} of them amid requests, {len(visitors.failed)} failed")
                 assert not visitors.failed, visitors.failed[:5]
                 assert len(visitors.servers) > REPLACEMENTS, "each server has answered visitors"
+                assert amid >= replaced / 2, f"of {replaced} servers {amid} had something to finish"
         finally:
             for server in servers:
                 server.stop()

@@ -60,8 +60,9 @@ pub enum Command {
     Serve(Box<ServeArgs>),
     /// Check a configuration and say what would run, without running it
     ///
-    /// Takes what `serve` takes. Exit status 0: it can be served; 2: it cannot, and the error says where and why.
-    Check(Box<ServeArgs>),
+    /// Takes what `serve` takes. Exit status 0: it can be served; 1: it can, but --strict takes no warnings; 2: it cannot, and the error
+    /// says where and why.
+    Check(Box<CheckArgs>),
     /// Boot the applications, make sample requests, and say what each costs and what to change
     ///
     /// Takes what `serve` takes, and listens nowhere. Exit status 1: an application does not boot; 2: the configuration is
@@ -212,7 +213,17 @@ pub struct ExplainArgs {
     pub user_of: Option<usize>,
 }
 
-/// What `serve` and `check` take.
+/// What `check` takes.
+#[derive(Debug, Args)]
+pub struct CheckArgs {
+    #[command(flatten)]
+    pub serve: ServeArgs,
+    /// Fail where there are warnings, too, as an extension that composer.json asks for and that is not there: for builds and pipelines
+    #[arg(long)]
+    pub strict: bool,
+}
+
+/// What `serve`, `check` and `explain` take.
 #[derive(Debug, Clone, Args, Default)]
 pub struct ServeArgs {
     /// The application's directory; served is its public/ (CakePHP: webroot/, Yii: web/) if that holds an index.php, else itself [default: .]

@@ -5,7 +5,7 @@ use std::{path::Path, process::ExitCode, time::SystemTime};
 use hayate_pool::{Mode, Rewind, releases};
 
 use crate::{
-    args::ServeArgs,
+    args::CheckArgs,
     complain, composer,
     config::nearest,
     extensions, machine,
@@ -20,7 +20,8 @@ use crate::{
 const WIDTH: usize = 100;
 
 /// Prints the plan; exit status 2 when it cannot be served.
-pub fn run(args: &ServeArgs) -> ExitCode {
+pub fn run(args: &CheckArgs) -> ExitCode {
+    let (args, strict) = (&args.serve, args.strict);
     let plan = match Plan::load(args) {
         Ok(plan) => plan,
         Err(error) => {
@@ -29,6 +30,7 @@ pub fn run(args: &ServeArgs) -> ExitCode {
         }
     };
     crate::end_with_the_reader();
+    let mut warnings = Warnings::default();
     say!("listen        {}", plan.listen_words().join(" "));
     for line in plan.tls.iter().flat_map(|tls| tls.describe(&plan.apps)) {
         say!("{line}");
@@ -49,10 +51,10 @@ pub fn run(args: &ServeArgs) -> ExitCode {
         say!("front's user  {}", front.name);
     }
     if plan.runs_php_as_root() {
-        say!("warning       {PHP_AS_ROOT}");
+        warnings.tell("", PHP_AS_ROOT);
     }
     for exposed in &plan.exposed {
-        warn("", exposed);
+        warnings.tell("", exposed);
     }
     let mut php = Hosts::default();
     let mut unstarted = Vec::new();
@@ -64,7 +66,7 @@ pub fn run(args: &ServeArgs) -> ExitCode {
         say!("  answers to  {hosts}, path {}", app.path);
         say!("  serves      {}", terminal::path(&spec.document_root));
         for vain in plan.vain_keys(app) {
-            warn("  ", vain);
+            warnings.tell("  ", vain);
         }
         if let Some(identity) = &app.identity {
             let shared = plan.sharing_the_fronts_user().contains(&&*spec.name);
@@ -76,17 +78,17 @@ pub fn run(args: &ServeArgs) -> ExitCode {
         }
         if app.is_static {
             say!("  mode        static files: no PHP is started");
-            describe_files(app);
+            describe_files(app, &mut warnings);
             continue;
         }
         if let Some(pool) = &app.pool {
             say!("  mode        classic, in the workers of '{pool}' (pool)");
-            describe_files(app);
+            describe_files(app, &mut warnings);
             let of_pool = plan.with_php().find(|other| other.spec.name == *pool);
             if let Some(Ok(probe)) = of_pool.map(|of_pool| php.probe(of_pool)) {
                 // What the pool's own settings load is said where it stands.
                 for warning in unmet(&spec.cwd, &[], Some(pool), &probe) {
-                    warn("  ", warning);
+                    warnings.tell("  ", warning);
                 }
             }
             continue;
@@ -104,14 +106,14 @@ pub fn run(args: &ServeArgs) -> ExitCode {
             say!("              {remark}");
         }
         if let Some(warning) = &app.warning {
-            warn("  ", warning);
+            warnings.tell("  ", warning);
         }
-        describe_scripts(app);
+        describe_scripts(app, &mut warnings);
         let probe = php.probe(app);
         if matches!(spec.mode, Mode::Worker { .. }) {
             describe_rewind(app, probe.as_ref().ok());
         }
-        describe_files(app);
+        describe_files(app, &mut warnings);
         match min == max {
             true => say!("  workers     {max}"),
             false => say!("  workers     {min}-{max}"),
@@ -134,13 +136,13 @@ pub fn run(args: &ServeArgs) -> ExitCode {
         let built = version.split(", ").next().unwrap_or(&version);
         say!("  php         {built}, {}", terminal::path(&spec.host));
         match &probe {
-            Ok(probe) => describe_php(&version, app, probe),
+            Ok(probe) => describe_php(&version, app, probe, &mut warnings),
             Err(why) => unstarted.push((&*spec.name, why.clone())),
         }
     }
     say!("");
     if let Some(why) = machine::too_many_processes(&plan.apps, plan.front_threads) {
-        warn("", why);
+        warnings.tell("", why);
     }
     let mut fatal = false;
     for (name, why) in unstarted {
@@ -149,7 +151,7 @@ pub fn run(args: &ServeArgs) -> ExitCode {
     }
     for obstacle in reach::obstacles(&plan, args) {
         match obstacle {
-            Obstacle::Warning(why) => warn("", why),
+            Obstacle::Warning(why) => warnings.tell("", why),
             Obstacle::Fatal(why) => {
                 complain(format_args!("{why}"));
                 fatal = true;
@@ -160,17 +162,30 @@ pub fn run(args: &ServeArgs) -> ExitCode {
         return ExitCode::from(2);
     }
     say!("This can be served.");
-    ExitCode::SUCCESS
+    match warnings.0 {
+        several @ 1.. if strict => {
+            complain(format_args!("warnings above: {several}; --strict takes none"));
+            ExitCode::FAILURE
+        }
+        _ => ExitCode::SUCCESS,
+    }
 }
 
-/// A warning: whatever is in it, it is one of ours, and no other line looks like one.
-fn warn(indent: &str, warning: impl AsRef<str>) {
-    let title = format!("{indent}warning");
-    say!("{title:<13} {}", terminal::within_line(warning.as_ref()));
+/// How many there were.
+#[derive(Default)]
+struct Warnings(usize);
+
+impl Warnings {
+    /// Whatever is in it, it is one of ours, and no other line looks like one.
+    fn tell(&mut self, indent: &str, warning: impl AsRef<str>) {
+        self.0 = self.0.saturating_add(1);
+        let title = format!("{indent}warning");
+        say!("{title:<13} {}", terminal::within_line(warning.as_ref()));
+    }
 }
 
 /// What does not go to the application that was recognised.
-fn describe_scripts(app: &App) {
+fn describe_scripts(app: &App, warnings: &mut Warnings) {
     if let Some(scripts) = app.scripts.as_ref().filter(|scripts| !scripts.paths.is_empty()) {
         let words: Vec<String> = scripts.named().split(' ').map(str::to_owned).collect();
         titled("scripts", &wrapped(&words, WIDTH));
@@ -178,22 +193,22 @@ fn describe_scripts(app: &App) {
         say!("              (1-{}); one that is put there later runs after a reload", app.spec.workers.end());
     }
     if let Some(warning) = app.unseen_scripts() {
-        warn("  ", warning);
+        warnings.tell("  ", warning);
     }
 }
 
 /// What answers where there is no file, and which files should not be there.
-fn describe_files(app: &App) {
+fn describe_files(app: &App, warnings: &mut Warnings) {
     say!("  otherwise   {}", app.front_controller.script.as_deref().unwrap_or("404"));
     say!("              {}", app.front_controller.why);
     if let Some(closed) = closed_front_controller(app) {
-        warn("  ", closed);
+        warnings.tell("  ", closed);
     }
     if let Some(missing) = composer::not_installed(&app.spec.cwd) {
-        warn("  ", missing);
+        warnings.tell("  ", missing);
     }
     for warning in secrets::warnings_of(app)() {
-        warn("  ", warning);
+        warnings.tell("  ", warning);
     }
 }
 
@@ -208,7 +223,7 @@ fn closed_front_controller(app: &App) -> Option<String> {
 }
 
 /// What the application's PHP is made of. `built` is what its host was built for.
-fn describe_php(built: &str, app: &App, probe: &Probe) {
+fn describe_php(built: &str, app: &App, probe: &Probe, warnings: &mut Warnings) {
     let php = &*probe.php;
     if !built.starts_with(&format!("PHP {php},")) {
         say!("              PHP {php} is what is installed, and what runs");
@@ -218,7 +233,7 @@ fn describe_php(built: &str, app: &App, probe: &Probe) {
     let released = releases::warnings(php, SystemTime::now()).into_iter();
     let unmet = unmet(&app.spec.cwd, &app.spec.ini, None, probe).into_iter();
     for warning in released.chain(complaints).chain(unmet).chain(unknown) {
-        warn("  ", warning);
+        warnings.tell("  ", warning);
     }
     let mut lines = by_directory(&probe.ini_files);
     if lines.is_empty() {

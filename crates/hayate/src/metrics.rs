@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, atomic::AtomicU64},
 };
 
-use hayate_pool::{DOUBTS, Phase, RewindStatus, RewindTotals, State};
+use hayate_pool::{DOUBTS, Phase, RewindStatus, RewindTotals, State, causes};
 use prometheus_client::{
     encoding::{EncodeLabelSet, text::encode},
     metrics::{counter::Counter, family::Family, gauge::Gauge},
@@ -48,19 +48,6 @@ struct AppTo {
     app: String,
     to: &'static str,
 }
-
-/// Causes that are always shown, so that an alert can be written before the first one happens.
-const CAUSES: [&str; 9] = [
-    "max_requests",
-    "max_memory",
-    "request_timeout",
-    "fatal",
-    "boot_failed",
-    "zygote_died",
-    "memory",
-    "protocol",
-    "still",
-];
 
 /// All metrics of the process.
 pub struct Metrics {
@@ -258,7 +245,8 @@ impl Metrics {
                 let labels = AppCause { app: status.name.clone(), cause: cause.to_owned() };
                 self.restarts.get_or_create(&labels).inc_by(n);
             };
-            CAUSES.iter().for_each(|cause| count(cause, 0));
+            // An alert can be written before the first one happens.
+            causes().for_each(|cause| count(&cause, 0));
             if let Some(rewind) = &status.rewind {
                 DOUBTS.iter().for_each(|doubt| count(doubt.label, 0));
                 self.render_rewind(&status.name, rewind);

@@ -71,9 +71,9 @@ pub fn find(wanted: Option<&str>) -> Result<PathBuf, String> {
                     some => format!(" (of others: {some})"),
                 };
                 format!(
-                    "there is no {name} beside hayate, in ../lib/hayate or in PATH{others}; install Hayate's package for \
-                     PHP {version}, or build it with `apt-get install php{version}-dev libphp{version}-embed && make -C host \
-                     PHP={version}` and copy host/build/{name} there"
+                    "there is no {name} beside hayate, in ../lib/hayate or in PATH{others}; install Hayate's package \
+                     hayate-php{version} (Debian 12 has PHP 8.2, Debian 13 PHP 8.4), or, where php{version}-dev and \
+                     libphp{version}-embed are to be had, build it with `make -C host PHP={version}` and copy host/build/{name} there"
                 )
             })
         }

@@ -58,4 +58,4 @@ pub use process::{Parent, parent_of};
 pub use rewind::{Connections, DOUBTS, Doubt, Rewind, RewindStatus, RewindTotals, Unfit};
 pub use spec::{BOOT_SCRIPT_VARIABLES, Mode, Spec, Visit};
 pub use status::{Phase, Status, WorkerStatus};
-pub use worker::State;
+pub use worker::{State, causes};

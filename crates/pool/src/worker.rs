@@ -105,6 +105,29 @@ pub(crate) enum Cause {
     ExitCode(i32),
 }
 
+/// Causes as they are counted, but for those with a number in them and [`crate::DOUBTS`]: metrics show them before the first one happens.
+pub fn causes() -> impl Iterator<Item = String> {
+    use Cause::*;
+    let plain = [
+        Asked,
+        MaxRequests,
+        MaxMemory,
+        ScriptEnded,
+        Fatal,
+        ConnectionLost,
+        RequestTimeout,
+        Protocol,
+        Memory,
+        Fault,
+        Still,
+        Lingered,
+        Unknown,
+        BootFailed,
+        ZygoteDied,
+    ];
+    plain.into_iter().map(Cause::label)
+}
+
 impl Cause {
     /// As counted in [`crate::Status::restarts`] and in the metrics.
     pub(crate) fn label(self) -> String {

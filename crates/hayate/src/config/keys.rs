@@ -288,7 +288,7 @@ pub struct App {
     pub admin_ini: BTreeMap<String, Setting>,
     /// Names of environment variables that PHP gets from the server's own environment, such as `["APP_*", "DATABASE_URL"]`; `*` at the end stands for anything. They are read with the configuration: those of a restart, not of a reload. `env` wins. `HOME` and `USER` are those of PHP's user, if it has a name, unless they are named in full; `PHP_INI_SCAN_DIR` and `PHPRC` are never among them: they choose ini files, see `php_ini_scan_dir`. Default: none.
     pub inherit_env: Option<OneOrMany>,
-    /// Environment variables of PHP, which inherits none but those of `inherit_env`. Default: none. Flag: `--env`.
+    /// Environment variables of PHP, which inherits none but those of `inherit_env`. `PHP_INI_SCAN_DIR` here chooses ini files before `php_ini_scan_dir` does, and `PHPRC` where there is no `php_ini`; scripts see them as well. Default: none. Flag: `--env`.
     pub env: BTreeMap<String, Scalar>,
     /// Names of files that are neither sent nor run, in place of the list in docs/rules.md: a pattern for each name in a path, such as `*.bak`, or one from the document root, such as `/vendor/**/*.php`. `"default"` in the list stands for that list, `[]` is for none; dotfiles (but `.well-known`) and PHP's source are sent by a script's `X-Sendfile` only. Default: `["default"]`.
     pub hidden_files: Option<OneOrMany>,

@@ -238,13 +238,26 @@ const OF_PHP_INI: [&str; 14] = [
 ];
 
 /// What others call it, and what does that here.
-const OF_OTHERS: [(&[&str], &str); 24] = [
+const OF_OTHERS: [(&[&str], &str); 26] = [
     (
-        &["pm", "max_children", "start_servers", "min_spare_servers", "max_spare_servers", "num_workers"],
+        &[
+            "pm",
+            "max_children",
+            "start_servers",
+            "min_spare_servers",
+            "max_spare_servers",
+            "num_workers",
+            "worker_count",
+            "worker_num",
+            "max_workers",
+            "min_workers",
+        ],
         "workers = \"2-16\" in [[app]] says how many there are",
     ),
     (&["request_terminate_timeout", "fastcgi_read_timeout"], "request_timeout in [[app]] does that"),
     (&["request_slowlog_timeout", "slowlog"], "slow_request in [[app]] does that, into the log"),
+    (&["php_version"], "php = \"8.4\" in [[app]] says which PHP runs it"),
+    (&["ini_file", "php_ini_file"], "php_ini in [[app]] names a php.ini"),
     (&["clear_env"], "inherit_env in [[app]] names the variables that PHP gets of the server's"),
     (&["php_value", "php_flag"], "settings of php.ini stand below [app.ini]"),
     (

@@ -65,18 +65,20 @@ pub fn render(title: &str, better: &str, unit: &str, bars: &[Bar]) -> Markup {
                 @if whiskers { span { i.key.whisker {} "range of the rounds" } }
                 @if references { span { i.key.reference {} "published" } }
             }
-            div.bars { @for bar in bars { (row(bar, unit, &scale)) } }
+            div.bars { @for bar in bars { (row(bar, unit, &scale, room)) } }
         }
     }
 }
 
-fn row(bar: &Bar, unit: &str, scale: &Scale) -> Markup {
+fn row(bar: &Bar, unit: &str, scale: &Scale, room: f64) -> Markup {
     let spread = bar.spread;
     let (end, low, high) = (scale.at(spread.value), scale.at(spread.min), scale.at(spread.max));
     let ranged = spread.min < spread.max;
     let all = format!("{}: {}", bar.label, with_unit(spread.value, unit));
-    // The figure stands behind all that is drawn.
-    let behind = bar.reference.map_or(high, |reference| high.max(scale.at(reference)));
+    // A figure stands behind what it is of. The bar's own, where a published one is too near for that, behind all that is drawn.
+    let mark = bar.reference.map(|reference| (reference, scale.at(reference)));
+    let far = mark.filter(|(_, x)| *x >= high + room);
+    let behind = mark.filter(|_| far.is_none()).map_or(high, |(_, x)| high.max(x));
     html! {
         span.label { (bar.label) }
         svg.track role="img" aria-label=(all) {
@@ -90,13 +92,15 @@ fn row(bar: &Bar, unit: &str, scale: &Scale) -> Markup {
                 line.whisker x1=(percent(low)) x2=(percent(high)) y1="11" y2="11" {}
                 @for x in [low, high] { line.whisker x1=(percent(x)) x2=(percent(x)) y1="7" y2="15" {} }
             }
-            @if let Some(reference) = bar.reference {
-                @let x = scale.at(reference);
+            @if let Some((_, x)) = mark {
                 line.reference x1=(percent(x)) x2=(percent(x)) y1="0" y2="22" {}
             }
             text.value x=(percent(behind)) dx="6" y="15" {
                 (with_unit(spread.value, unit))
                 @if !bar.note.is_empty() { tspan.note { "  " (bar.note) } }
+            }
+            @if let Some((reference, x)) = far {
+                text.published x=(percent(x)) dx="6" y="15" { (with_unit(reference, unit)) }
             }
         }
     }

@@ -288,9 +288,11 @@ pub fn references(part: &Part) -> Markup {
             let theirs = reference.theirs.as_ref();
             let mut cells = vec![
                 match name {
-                    Some(name) => {
-                        html! { (name) @if let Some(theirs) = theirs { small { "theirs: " (theirs) } } }
-                    }
+                    Some(name) => html! {
+                        (name)
+                        @if let Some(theirs) = theirs { small { "theirs: " (theirs) } }
+                        @if subject.is_none() { small { "not run" } }
+                    },
                     None => html! { @if let Some(theirs) = theirs { (theirs) small { "not here" } } },
                 },
                 plain(reference.metric.label()),
