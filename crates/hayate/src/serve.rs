@@ -40,7 +40,7 @@ use self::{
     ending::{EndSignals, end},
     falling::Falling,
     listeners::Listeners,
-    reload::{Reload, finished, prepare, reopen_log, replace, start, switch},
+    reload::{Reload, finished, reopen_log, replace, start, still_booting, switch},
 };
 use crate::{
     fallback, logging,
@@ -217,7 +217,7 @@ async fn serve_for(
                 Some((_, Err(why))) => failed.push(why),
             },
             () = &mut together, if serving > 0 && !beginning.successor => {
-                tracing::warn!("serving without the applications that still boot");
+                tracing::warn!("serving without the applications that still boot: {}", still_booting(&apps));
                 break;
             }
         }
@@ -288,7 +288,7 @@ async fn serve_for(
                 }
             }
             outcome = finished(&mut reload) => {
-                let replies = reload.take().map(|reload| reload.replies).unwrap_or_default();
+                let (replies, next) = reload.take().map(|done| (done.replies, done.next)).unwrap_or_default();
                 let outcome = match outcome {
                     Ok(fresh) => match signals.or(server.take_certificates(&fresh.loaded.plan)).await {
                         Some(taken) => taken.map(|()| fresh),
@@ -313,6 +313,10 @@ async fn serve_for(
                 for reply in replies {
                     // Whoever asked may have stopped waiting.
                     let _ = reply.send(outcome.clone());
+                }
+                if let Some(replies) = next {
+                    falling.abort().await;
+                    reload = Some(Reload::begin(&server, &listeners, master, hub, (replies, false)));
                 }
                 continue;
             }
@@ -349,20 +353,11 @@ async fn serve_for(
                 });
             }
             Order::Reload(reply) => {
-                tracing::info!("reloading");
-                master.notify(Notice::Reloading);
                 falling.abort().await;
-                // One under way may have read what has changed since, or hang in its boot: this one takes its place.
-                let mut replies = match reload.take() {
-                    Some(before) => before.abort().await,
-                    None => Vec::new(),
-                };
-                replies.extend(reply);
-                let known = listeners.addresses();
-                let log = server.front.access_log();
-                let later = server.classes_later();
-                let task = tokio::spawn(prepare(Arc::clone(master), known, log, Arc::clone(hub), later));
-                reload = Some(Reload { task, replies });
+                match Reload::give_way(&mut reload, reply).await {
+                    Some(wanted) => reload = Some(Reload::begin(&server, &listeners, master, hub, wanted)),
+                    None => tracing::info!("a reload comes after the one under way"),
+                }
             }
         }
     }

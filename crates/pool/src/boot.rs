@@ -145,6 +145,10 @@ impl Supervisor {
             table.unavailable = None;
             self.shared.failing.store(false, Relaxed);
             self.turns_away = false;
+            // Fewer than MIN serve as well.
+            if table.phase == Phase::Failing {
+                table.phase = Phase::Serving;
+            }
         }
         if ready >= *self.shared.spec.workers.start() as usize {
             if matches!(table.phase, Phase::Booting | Phase::Failing) {
@@ -185,8 +189,8 @@ impl Supervisor {
             let mut table = self.shared.table();
             table.boot_error = Some(error.reason.clone());
             let others_serve = table.workers.values().any(|worker| worker.ready);
-            if table.phase == Phase::Booting || (!others_serve && table.phase == Phase::Serving) {
-                table.phase = Phase::Failing;
+            if matches!(table.phase, Phase::Booting | Phase::Serving) {
+                table.phase = if others_serve { Phase::Serving } else { Phase::Failing };
             }
             others_serve
         };

@@ -1,17 +1,17 @@
 //! Generations that take the place of others: those of a reload, which boot beside the old ones, and those that run in a slower way.
 
-use std::{os::fd::OwnedFd, sync::Arc};
+use std::{os::fd::OwnedFd, pin::pin, sync::Arc, time::Duration};
 
 use anyhow::{Context, Result};
 use hayate_front::{AccessLog, Front, ListenAddr};
-use hayate_pool::Generation;
+use hayate_pool::{Generation, Health};
 use hayate_ring::Hub;
 use tokio::{sync::oneshot, task::JoinHandle};
 
 use super::{announce::warn_of_projects, listeners::Listeners};
 use crate::{
     fallback::{self, Booted, Replacement},
-    master::{Client as Master, Loaded},
+    master::{Client as Master, Loaded, wire::Notice},
     plan::App,
     secrets,
     server::{Retired, Server, open_log},
@@ -30,15 +30,57 @@ pub(super) fn start(loaded: &Loaded, hub: &Arc<Hub>) -> Result<Vec<Arc<Generatio
 
 /// A reload under way, and who waits for it.
 pub(super) struct Reload {
-    pub(super) task: JoinHandle<Result<Fresh, String>>,
+    task: JoinHandle<Result<Fresh, String>>,
     pub(super) replies: Vec<Reply>,
+    /// It is there in place of one that was given up for it: it is not given up itself, or nothing would ever come of reloads that are
+    /// asked for more often than applications boot.
+    stays: bool,
+    /// Asked for meanwhile, and by whom: one more comes after it, for all of them.
+    pub(super) next: Option<Vec<Reply>>,
 }
 
 impl Reload {
+    /// One more is asked for. The one under way may have read what has changed since, or hang in its boot: the new one takes its place, which
+    /// is then free. Returns who waits, for [`Reload::begin`]; `None`: it comes afterwards.
+    pub(super) async fn give_way(
+        under_way: &mut Option<Reload>,
+        reply: Option<Reply>,
+    ) -> Option<(Vec<Reply>, bool)> {
+        match under_way.take() {
+            None => Some((reply.into_iter().collect(), false)),
+            Some(mut stays) if stays.stays => {
+                stays.next.get_or_insert_default().extend(reply);
+                *under_way = Some(stays);
+                None
+            }
+            Some(before) => {
+                let mut replies = before.abort().await;
+                replies.extend(reply);
+                Some((replies, true))
+            }
+        }
+    }
+
+    /// Begins one.
+    pub(super) fn begin(
+        server: &Server,
+        listeners: &Listeners,
+        master: &Arc<Master>,
+        hub: &Arc<Hub>,
+        (replies, stays): (Vec<Reply>, bool),
+    ) -> Reload {
+        tracing::info!("reloading");
+        master.notify(Notice::Reloading);
+        let (known, log, later) = (listeners.addresses(), server.front.access_log(), server.classes_later());
+        let task = tokio::spawn(prepare(Arc::clone(master), known, log, Arc::clone(hub), later));
+        Reload { task, replies, stays, next: None }
+    }
+
     /// Gives it up, and ends what it has started. Returns who waits for its outcome.
-    pub(super) async fn abort(self) -> Vec<Reply> {
+    pub(super) async fn abort(mut self) -> Vec<Reply> {
         self.task.abort();
         let _ = self.task.await;
+        self.replies.extend(self.next.into_iter().flatten());
         self.replies
     }
 }
@@ -61,7 +103,7 @@ pub(super) struct Fresh {
 }
 
 /// Has the configuration read again and boots what it asks for, beside what serves.
-pub(super) async fn prepare(
+async fn prepare(
     master: Arc<Master>,
     known: Vec<ListenAddr>,
     log: AccessLog,
@@ -73,7 +115,8 @@ pub(super) async fn prepare(
     let access_log = open_log(&loaded.plan, &log).await.map_err(|error| error.to_string())?;
     let sockets = loaded.sockets(&known);
     let apps = start(&loaded, &hub).map_err(|error| format!("{error:#}"))?;
-    let Booted { slower, failed } = fallback::all_booted(loaded.plan.with_php(), &apps, &hub).await;
+    let booted = fallback::all_booted(loaded.plan.with_php(), &apps, &hub);
+    let Booted { slower, failed } = telling_who_boots(booted, &apps, "the reload waits for").await;
     let Some(why) = failed.into_iter().next() else {
         return Ok(Fresh { loaded, access_log, sockets, apps, slower });
     };
@@ -82,6 +125,33 @@ pub(super) async fn prepare(
         app.kill().await;
     }
     Err(why)
+}
+
+/// Seconds after which it is said who still boots.
+const LONG: Duration = Duration::from_secs(10);
+
+/// Waits for boots, and says now and then which of these are still under way.
+pub(super) async fn telling_who_boots<T>(
+    boots: impl Future<Output = T>,
+    apps: &[Arc<Generation>],
+    who: &str,
+) -> T {
+    let mut boots = pin!(boots);
+    let mut pause = LONG;
+    loop {
+        match tokio::time::timeout(pause, &mut boots).await {
+            Ok(done) => return done,
+            Err(_) => tracing::info!("{who} {}", still_booting(apps)),
+        }
+        pause = pause.saturating_mul(2);
+    }
+}
+
+/// Those of these applications that still boot, in words.
+pub(super) fn still_booting(apps: &[Arc<Generation>]) -> String {
+    let booting = apps.iter().filter(|app| matches!(*app.health().borrow(), Health::Booting));
+    let names: Vec<String> = booting.map(|app| format!("'{}'", app.spec().name)).collect();
+    names.join(", ")
 }
 
 /// Sends requests to what a reload has booted, and lets what served before finish.

@@ -1,0 +1,79 @@
+"""Reloads that are asked for while another one is under way: one that hangs is not waited for, and none is put off for ever."""
+
+from __future__ import annotations
+
+import pathlib
+import threading
+import time
+
+import requests
+
+from lib.process import wait_until
+from lib.servers import Hayate
+
+WORKER = """<?php
+$release = trim(file_get_contents(__DIR__ . '/release'));
+if ($release === 'hangs') { while (true) { usleep(10000); } }
+file_put_contents(__DIR__ . '/boots', "$release\\n", FILE_APPEND);
+if (file_exists(__DIR__ . '/slow')) { sleep(2); }
+while (hayate_handle_request(function () use ($release) { echo $release; })) { }
+"""
+
+
+def serve(directory: pathlib.Path) -> Hayate:
+    (directory / "worker.php").write_text(WORKER)
+    (directory / "index.php").write_text("<?php echo 'classic';")
+    (directory / "release").write_text("1")
+    (directory / "boots").write_text("")
+    (directory / "boots").chmod(0o666)
+    config = f"""
+        [[app]]
+        root = "{directory}"
+        worker = "worker.php"
+        warmup = []
+        workers = 1
+        boot_timeout = "120s"
+    """
+    return Hayate(config=config)
+
+
+def test_who_asks_more_often_than_the_application_boots_gets_a_reload_all_the_same(hayate_command, tmp_path) -> None:
+    """Each took the place of the one before: nothing was ever reloaded as long as somebody asked."""
+    with serve(tmp_path) as server:
+        assert requests.get(server.url, timeout=60).text == "1"
+        (tmp_path / "slow").touch()
+        (tmp_path / "release").write_text("2")
+        done, answers = threading.Event(), []
+
+        def ask() -> None:
+            answers.append(server.reload(timeout=120).returncode)
+
+        asking = []
+        while not done.is_set() and len(asking) < 200:
+            asking.append(threading.Thread(target=ask))
+            asking[-1].start()
+            if requests.get(server.url, timeout=60).text == "2":
+                done.set()
+            time.sleep(0.5)
+        assert done.is_set(), "nothing was reloaded while it was asked for"
+        for thread in asking:
+            thread.join(120)
+        assert answers == [0] * len(asking)
+        # The first one gives way, the second one does not, and those that are asked for meanwhile are one.
+        boots = (tmp_path / "boots").read_text().split()
+        assert boots[0] == "1" and len(boots) <= 5, boots
+
+
+def test_a_reload_that_hangs_gives_way_to_the_next_one(hayate_command, tmp_path) -> None:
+    with serve(tmp_path) as server:
+        (tmp_path / "release").write_text("hangs")
+        first = threading.Thread(target=server.reload, args=(120,))
+        first.start()
+        assert wait_until(lambda: server.log().count("reloading") == 1)
+        # It is said what is waited for.
+        assert wait_until(lambda: f"the reload waits for '{tmp_path.name}'" in server.log())
+        (tmp_path / "release").write_text("3")
+        assert server.reload(timeout=60).returncode == 0
+        assert requests.get(server.url, timeout=60).text == "3"
+        first.join(60)
+        assert not first.is_alive()
