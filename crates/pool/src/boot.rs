@@ -1,7 +1,8 @@
 //! The boot as the supervisor sees it: it starts the zygote, hears how the boot went, and ends one that takes too long.
 
-use std::{sync::Arc, sync::atomic::Ordering::*};
+use std::{io, sync::Arc, sync::atomic::Ordering::*};
 
+use rustix::io::Errno;
 use tokio::time::Instant;
 
 use crate::{
@@ -15,6 +16,14 @@ use crate::{
     watchdog::Watchdog,
     worker::{Cause, State, Worker},
 };
+
+/// An error in words, with what to do where descriptors are at an end.
+pub fn with_remedy(error: &io::Error) -> String {
+    match error.raw_os_error().map(Errno::from_raw_os_error) {
+        Some(Errno::MFILE | Errno::NFILE) => format!("{error}; raise the limit of open files (LimitNOFILE)"),
+        _ => error.to_string(),
+    }
+}
 
 impl Supervisor {
     pub(crate) fn start_host(&mut self) {
@@ -37,7 +46,7 @@ impl Supervisor {
             }
             Err(error) => {
                 self.host_at = Instant::now() + self.host_backoff.failed();
-                self.boot_failed(error.to_string(), Vec::new());
+                self.boot_failed(with_remedy(&error), Vec::new());
             }
         }
     }

@@ -26,6 +26,8 @@ use crate::{
 
 /// What dies younger than this without having served died of something that will most likely happen again.
 const INFANCY: Duration = Duration::from_secs(1);
+/// OPcache's exit status where it cannot begin (`zend_accel_error_noreturn`: -2).
+const NO_OPCACHE: i32 = 254;
 /// How long the boot of what is to take a generation's place is waited for where it may take any time.
 const REPLACING: Duration = Duration::from_secs(600);
 /// How long killed processes may take to die, before their memory is given up.
@@ -276,6 +278,10 @@ impl Supervisor {
                 let reason = match (said, why) {
                     (_, Some(why)) => why,
                     (Some(Message::BootFailed { why, .. }), _) => why,
+                    _ if status.code() == Some(NO_OPCACHE) => format!(
+                        "the host ended before it was ready ({status}): OPcache could not begin, which says why in the log. Where /tmp \
+                         cannot be written, name a place for its lock: opcache.lockfile_path in [app.ini]"
+                    ),
                     _ => format!("the host ended before it was ready ({status})"),
                 };
                 let log = host.last_lines().await;

@@ -49,6 +49,7 @@ mod supervisor;
 mod watchdog;
 mod worker;
 
+pub use boot::with_remedy;
 pub use generation::{BootError, Generation, Health};
 pub use ini::is_name as is_setting;
 pub use launch::{Directly, Files, Hold, Launched, Launcher, ProcessEvent, Start, Way, spawn};

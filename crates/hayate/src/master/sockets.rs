@@ -15,9 +15,12 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use hayate_front::ListenAddr;
-use rustix::fs::{Mode, OFlags};
+use rustix::{
+    fs::{FlockOperation, Mode, OFlags, flock},
+    io::Errno,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::{plan::Plan, privileges::is_root};
@@ -270,14 +273,28 @@ impl PidFile {
             // A pipe that nobody reads must not hold up the server.
             let flags = OFlags::NONBLOCK.bits().cast_signed();
             let file =
-                OpenOptions::new().write(true).create(true).truncate(true).custom_flags(flags).open(path)?;
+                OpenOptions::new().write(true).create(true).truncate(false).custom_flags(flags).open(path)?;
+            if file.metadata()?.is_file() {
+                // Kept as long as the file is open. Where a file system knows no locks, nobody else is seen.
+                if flock(&file, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK) {
+                    let number = fs::read_to_string(path).unwrap_or_default();
+                    let why = format!(
+                        "it is that of another hayate, which runs (process {}); give this one a pid file of its own",
+                        number.trim()
+                    );
+                    return Err(io::Error::new(io::ErrorKind::AddrInUse, why));
+                }
+                file.set_len(0)?;
+            }
             // Where the disk is full it is there, and goes again.
             let mut made = PidFile { path: path.to_owned(), file };
             writeln!(made.file, "{}", std::process::id())?;
             Ok::<_, io::Error>(made)
         };
-        write()
-            .with_context(|| format!("cannot write the pid file {}; pid_file names a file", path.display()))
+        write().map_err(|error| match error.kind() {
+            io::ErrorKind::AddrInUse => anyhow!("cannot write the pid file {}: {error}", path.display()),
+            _ => anyhow!("cannot write the pid file {}: {error}; pid_file names a file", path.display()),
+        })
     }
 
     /// Another server has taken the name, or has written its number there.
@@ -330,7 +347,11 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let [path, link, others] = ["pid", "link", "others"].map(|name| dir.path().join(name));
         let own = format!("{}\n", std::process::id());
-        drop(PidFile::write(&path).unwrap());
+        let file = PidFile::write(&path).unwrap();
+        let error = PidFile::write(&path).err().unwrap().to_string();
+        assert!(error.contains("another hayate") && error.contains(own.trim()), "{error}");
+        assert_eq!(fs::read_to_string(&path).unwrap(), own);
+        drop(file);
         assert!(!path.exists());
         std::os::unix::fs::symlink(&path, &link).unwrap();
         let file = PidFile::write(&link).unwrap();

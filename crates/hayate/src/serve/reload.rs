@@ -2,9 +2,9 @@
 
 use std::{os::fd::OwnedFd, pin::pin, sync::Arc, time::Duration};
 
-use anyhow::{Context, Result};
+use anyhow::{Result, anyhow};
 use hayate_front::{AccessLog, Front, ListenAddr};
-use hayate_pool::{Generation, Health};
+use hayate_pool::{Generation, Health, with_remedy};
 use hayate_ring::Hub;
 use tokio::{sync::oneshot, task::JoinHandle};
 
@@ -22,8 +22,10 @@ pub(super) type Reply = oneshot::Sender<Result<(), String>>;
 /// Starts the applications that run PHP.
 pub(super) fn start(loaded: &Loaded, hub: &Arc<Hub>) -> Result<Vec<Arc<Generation>>> {
     let generation = |(i, app): (usize, &App)| {
-        Generation::start(app.spec.clone(), loaded.launcher(i), hub)
-            .with_context(|| format!("cannot make the shared memory of application '{}'", app.spec.name))
+        Generation::start(app.spec.clone(), loaded.launcher(i), hub).map_err(|error| {
+            let why = with_remedy(&error);
+            anyhow!("cannot make the shared memory of application '{}': {why}", app.spec.name)
+        })
     };
     loaded.plan.apps.iter().enumerate().filter(|(_, app)| app.runs_php()).map(generation).collect()
 }
