@@ -117,6 +117,7 @@ impl Supervisor {
                 );
             }
             if doubt.weighs(now - worker.ready_at)
+                && !self.fitness.is_outage(doubt, spec.connections, now)
                 && let Some(unfit) = self.fitness.retired(doubt, served_by_all)
                 && self.is_worker_mode()
             {

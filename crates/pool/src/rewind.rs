@@ -293,6 +293,11 @@ const RETIREMENTS: usize = 8;
 /// … within so many requests, a fifth of them: a fork for every request is then the cheaper way.
 const REQUESTS: u64 = 40;
 
+/// Where workers keep connections, their server may be away for so long, or refuse who comes, before it counts against the application.
+const OUTAGE: Duration = Duration::from_secs(300);
+/// So long after one that went wrong another one is of the same outage.
+const SAME_OUTAGE: Duration = Duration::from_secs(60);
+
 /// Watches how often workers retire for a [`Doubt`].
 #[derive(Debug, Default)]
 pub(crate) struct Fitness {
@@ -300,6 +305,8 @@ pub(crate) struct Fitness {
     at: VecDeque<u64>,
     /// When something from outside was last seen to have ended a worker.
     outside: Option<Instant>,
+    /// Since when connections that workers keep have gone wrong, and when one was the last.
+    outage: Option<(Instant, Instant)>,
 }
 
 impl Fitness {
@@ -313,6 +320,18 @@ impl Fitness {
             self.outside = Some(now);
         }
         news
+    }
+
+    /// Whether a worker's end may be the doing of a server that is away: workers that could not open what they keep leave requests with what
+    /// they have of it.
+    pub(crate) fn is_outage(&mut self, doubt: &Doubt, connections: Connections, now: Instant) -> bool {
+        if doubt.retired != HY_RETIRED_REWIND_CONNECTION || connections != Connections::Warm {
+            return false;
+        }
+        let known = self.outage.filter(|(_, last)| now.saturating_duration_since(*last) < SAME_OUTAGE);
+        let since = known.map_or(now, |(since, _)| since);
+        self.outage = Some((since, now));
+        now.saturating_duration_since(since) < OUTAGE
     }
 
     /// Notes a retirement, after `served` requests of all workers. Says so when there are too many.
@@ -389,6 +408,18 @@ mod tests {
         assert!(outside.weighs(YOUNG / 2) && !outside.weighs(YOUNG) && request.weighs(YOUNG));
         let unfit = (1..=8).find_map(|n| fitness.retired(outside, n)).unwrap();
         assert_eq!((unfit.reason, unfit.fork, unfit.renew), ("file_replaced", false, false));
+    }
+
+    #[test]
+    fn a_server_that_is_away_for_some_minutes_does_not_count_against_the_application() {
+        let (doubt, start) = (Doubt::of(HY_RETIRED_REWIND_CONNECTION).unwrap(), Instant::now());
+        let at = |seconds| start + Duration::from_secs(seconds);
+        let mut fitness = Fitness::default();
+        assert!(!fitness.is_outage(doubt, Connections::Request, at(0)));
+        assert!(!fitness.is_outage(&DOUBTS[0], Connections::Warm, at(0)));
+        let mut outage = |seconds| fitness.is_outage(doubt, Connections::Warm, at(seconds));
+        assert!((0..300).step_by(10).all(&mut outage) && !outage(300) && !outage(330));
+        assert!(outage(390) && outage(440), "another one");
     }
 
     #[test]
