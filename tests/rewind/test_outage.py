@@ -1,14 +1,15 @@
-"""Warm connections whose server refuses who comes, for a while: requests get its errors, and none of that outlasts the server's trouble."""
+"""Warm connections whose server refuses who comes, or ends what it was asked: requests get its errors, and none of that outlasts its trouble."""
 
 from __future__ import annotations
 
 import contextlib
 import socket
+import threading
 import time
 
 import requests
 from lib.process import temporary_directory, wait_until
-from lib.servers import Hayate, Redis
+from lib.servers import Hayate, MariaDB, Redis
 
 from .matrix_site import USER
 
@@ -69,3 +70,53 @@ def test_redis_that_wants_a_password_for_a_while(hayate_command) -> None:
                 time.sleep(0.05)
             (app,) = server.status()["apps"]
             assert app["fallback"] is None and app["restarts"]["rewind_connection"] > 8, app
+
+
+QUERIES = r"""<?php
+$open = static fn () => new PDO('mysql:unix_socket='.getenv('SOCKET').';dbname='.getenv('NAME'), getenv('WHO'), getenv('PASSWORD'));
+$db = null;
+hayate_on_worker_start(static function () use ($open, &$db) { ($db = $open())->query('SELECT 1')->fetchAll(); });
+while (hayate_handle_request(static function () use ($open, &$db) {
+    try {
+        echo 'ok ', ($db ?? $open())->query('SELECT SLEEP('.(int) ($_GET['seconds'] ?? 0).')')->fetchColumn();
+    } catch (PDOException $error) {
+        http_response_code(500);
+        echo $error->getMessage();
+    }
+})) { }
+"""
+
+
+def test_queries_under_way_when_the_database_ends_their_connections(hayate_command) -> None:
+    """As in a restart of the database: ten workers at once have a connection that is gone, and that is one event."""
+    directory = temporary_directory("outage")
+    (directory / "worker.php").write_text(QUERIES)
+    (directory / "index.php").write_text("<?php echo 'classic';")
+    with MariaDB() as database:
+        config = f"""
+            [[app]]
+            root = "{directory}"
+            worker = "worker.php"
+            workers = 10
+            rewind = "on"
+            connections = "warm"
+            warmup = []
+            env = {{ SOCKET = "{database.socket}", NAME = "{database.database}", WHO = "{database.user}", PASSWORD = "{database.password}" }}
+        """
+        with Hayate(config=config, user=USER) as server:
+            assert wait_until(lambda: server.status()["apps"][0]["rewind"]["warm"] == 10)
+            answers: list[requests.Response] = []
+            asking = [threading.Thread(target=lambda: answers.append(requests.get(f"{server.url}/?seconds=300", timeout=60))) for _ in range(10)]
+            for thread in asking:
+                thread.start()
+            under_way = "SELECT id FROM information_schema.processlist WHERE info LIKE 'SELECT SLEEP(300)%'"
+            assert wait_until(lambda: len(database.sql(under_way).split()) >= 10), database.sql("SHOW PROCESSLIST")
+            for number in [word for word in database.sql(under_way).split() if word.isdigit()]:
+                database.sql(f"KILL {number}")
+            for thread in asking:
+                thread.join(60)
+            assert [answer.status_code for answer in answers] == [500] * 10
+            assert wait_until(lambda: server.status()["apps"][0]["rewind"]["warm"] == 10)
+            assert all(requests.get(server.url, timeout=60).text == "ok 0" for _ in range(20))
+            (app,) = server.status()["apps"]
+            assert app["fallback"] is None and app["restarts"]["rewind_connection"] >= 8, app

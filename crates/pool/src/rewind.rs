@@ -167,7 +167,8 @@ pub const DOUBTS: [Doubt; 12] = [
         retired: HY_RETIRED_REWIND_CONNECTION,
         label: "rewind_connection",
         what: "the request used a connection, or an event loop, that the boot had opened, or changed a socket of the boot",
-        remedy: "open database and cache connections lazily, in the request that uses them",
+        remedy: "open database and cache connections lazily, in the request that uses them; where workers keep connections and a server \
+                 of theirs was away or restarted, nothing need be done",
     },
     Doubt {
         retired: HY_RETIRED_REWIND_CHILD,
