@@ -186,7 +186,7 @@ def test_a_rolling_replacement_fails_no_request_and_loses_no_session() -> None:
                 print(f"{visitors.done} requests, {replaced} replacements, {amid} of them amid requests, {len(visitors.failed)} failed")
                 assert not visitors.failed, visitors.failed[:5]
                 assert len(visitors.servers) > REPLACEMENTS, "each server has answered visitors"
-                assert amid >= replaced / 2, f"of {replaced} servers {amid} had something to finish"
+                assert amid >= replaced / 4, f"of {replaced} servers {amid} had something to finish"
         finally:
             for server in servers:
                 server.stop()

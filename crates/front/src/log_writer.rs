@@ -293,7 +293,13 @@ impl Thread {
 
     /// A line that is cut in the middle, since the disk is full, goes on once there is room.
     fn write_whole_lines(&mut self, block: &[u8]) -> Result<(), Cut> {
-        let rest = std::mem::take(&mut self.rest);
+        let mut rest = std::mem::take(&mut self.rest);
+        // Somebody has emptied the file, and nothing of that line is there any more.
+        let is_empty = |file: &File| file.metadata().is_ok_and(|of| of.is_file() && of.len() == 0);
+        if !rest.is_empty() && self.to.as_ref().is_some_and(is_empty) {
+            rest.clear();
+            self.shared.lose(1);
+        }
         if !rest.is_empty()
             && let (written, Err(error)) = self.write_all(&rest)
         {

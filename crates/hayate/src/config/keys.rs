@@ -18,7 +18,7 @@ pub struct File {
     pub control: Option<PathBuf>,
     /// TCP address that answers `/metrics`, `/healthz` and `/readyz`; they are always on the control socket, too. Default: none. Flag: `--metrics`.
     pub metrics: Option<String>,
-    /// File to write the process id to; a lock on it (`flock`) keeps another server from taking it. Default: none. Flag: `--pid-file`.
+    /// File to write the process id to. One that holds the number of another server, which runs, is not taken. Default: none. Flag: `--pid-file`.
     pub pid_file: Option<PathBuf>,
     /// Access log: `off`, `-` for standard output, or a file, which is reopened at SIGUSR1. Lines hold targets with their query, and so tokens and other secrets that are in it, see docs/deployment.md. Default: `off`. Flag: `--access-log`.
     #[schemars(with = "Option<String>")]

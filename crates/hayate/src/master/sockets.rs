@@ -4,7 +4,7 @@
 use std::{
     collections::HashMap,
     fs::{self, File, OpenOptions},
-    io::{self, Write},
+    io::{self, Read, Write},
     os::{
         fd::{AsFd, AsRawFd, OwnedFd, RawFd},
         unix::{
@@ -17,10 +17,7 @@ use std::{
 
 use anyhow::{Context, Result, anyhow};
 use hayate_front::ListenAddr;
-use rustix::{
-    fs::{FlockOperation, Mode, OFlags, flock},
-    io::Errno,
-};
+use rustix::fs::{Mode, OFlags};
 use serde::{Deserialize, Serialize};
 
 use crate::{plan::Plan, privileges::is_root};
@@ -272,20 +269,14 @@ impl PidFile {
         let write = || {
             // A pipe that nobody reads must not hold up the server.
             let flags = OFlags::NONBLOCK.bits().cast_signed();
-            let file =
-                OpenOptions::new().write(true).create(true).truncate(false).custom_flags(flags).open(path)?;
-            if file.metadata()?.is_file() {
-                // Kept as long as the file is open. Where a file system knows no locks, nobody else is seen.
-                if flock(&file, FlockOperation::NonBlockingLockExclusive) == Err(Errno::WOULDBLOCK) {
-                    let number = fs::read_to_string(path).unwrap_or_default();
-                    let why = format!(
-                        "it is that of another hayate, which runs (process {}); give this one a pid file of its own",
-                        number.trim()
-                    );
-                    return Err(io::Error::new(io::ErrorKind::AddrInUse, why));
-                }
-                file.set_len(0)?;
+            if let Some(pid) = PidFile::others(path) {
+                let why = format!(
+                    "it is that of another hayate, which runs (process {pid}); give this one a pid file of its own"
+                );
+                return Err(io::Error::new(io::ErrorKind::AddrInUse, why));
             }
+            let file =
+                OpenOptions::new().write(true).create(true).truncate(true).custom_flags(flags).open(path)?;
             // Where the disk is full it is there, and goes again.
             let mut made = PidFile { path: path.to_owned(), file };
             writeln!(made.file, "{}", std::process::id())?;
@@ -295,6 +286,18 @@ impl PidFile {
             io::ErrorKind::AddrInUse => anyhow!("cannot write the pid file {}: {error}", path.display()),
             _ => anyhow!("cannot write the pid file {}: {error}; pid_file names a file", path.display()),
         })
+    }
+
+    /// The process that has written its number there, if it runs and is a server. (No lock: whoever may read the file could hold one.)
+    fn others(path: &Path) -> Option<u32> {
+        if !fs::metadata(path).is_ok_and(|file| file.is_file()) {
+            return None;
+        }
+        let mut number = String::new();
+        File::open(path).ok()?.take(16).read_to_string(&mut number).ok()?;
+        let pid = number.trim().parse().ok().filter(|pid| *pid != std::process::id())?;
+        let name = |pid: u32| fs::read_to_string(format!("/proc/{pid}/comm")).ok();
+        (name(pid)? == name(std::process::id())?).then_some(pid)
     }
 
     /// Another server has taken the name, or has written its number there.
@@ -347,11 +350,20 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let [path, link, others] = ["pid", "link", "others"].map(|name| dir.path().join(name));
         let own = format!("{}\n", std::process::id());
-        let file = PidFile::write(&path).unwrap();
+        drop(PidFile::write(&path).unwrap());
+        assert!(!path.exists());
+        // A process of this name, as another server is one.
+        let program = dir.path().join(fs::read_to_string("/proc/self/comm").unwrap().trim());
+        fs::copy("/bin/sleep", &program).unwrap();
+        let mut server = std::process::Command::new(&program).arg("60").spawn().unwrap();
+        fs::write(&path, format!("{}\n", server.id())).unwrap();
         let error = PidFile::write(&path).err().unwrap().to_string();
-        assert!(error.contains("another hayate") && error.contains(own.trim()), "{error}");
-        assert_eq!(fs::read_to_string(&path).unwrap(), own);
-        drop(file);
+        assert!(error.contains(&format!("another hayate, which runs (process {})", server.id())), "{error}");
+        assert_eq!(fs::read_to_string(&path).unwrap(), format!("{}\n", server.id()));
+        server.kill().unwrap();
+        server.wait().unwrap();
+        // Nobody has this number now.
+        drop(PidFile::write(&path).unwrap());
         assert!(!path.exists());
         std::os::unix::fs::symlink(&path, &link).unwrap();
         let file = PidFile::write(&link).unwrap();

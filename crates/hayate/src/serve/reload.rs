@@ -1,6 +1,11 @@
 //! Generations that take the place of others: those of a reload, which boot beside the old ones, and those that run in a slower way.
 
-use std::{os::fd::OwnedFd, pin::pin, sync::Arc, time::Duration};
+use std::{
+    os::fd::OwnedFd,
+    pin::pin,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use anyhow::{Result, anyhow};
 use hayate_front::{AccessLog, Front, ListenAddr};
@@ -30,13 +35,16 @@ pub(super) fn start(loaded: &Loaded, hub: &Arc<Hub>) -> Result<Vec<Arc<Generatio
     loaded.plan.apps.iter().enumerate().filter(|(_, app)| app.runs_php()).map(generation).collect()
 }
 
+/// How long a reload that has taken another one's place is left alone by those that follow: its boot may hang as well, without a limit.
+const STAYS: Duration = Duration::from_secs(120);
+
 /// A reload under way, and who waits for it.
 pub(super) struct Reload {
     task: JoinHandle<Result<Fresh, String>>,
     pub(super) replies: Vec<Reply>,
-    /// It is there in place of one that was given up for it: it is not given up itself, or nothing would ever come of reloads that are
-    /// asked for more often than applications boot.
-    stays: bool,
+    /// It is there in place of one that was given up for it: until then it is not given up itself, or nothing would ever come of reloads that
+    /// are asked for more often than applications boot.
+    stays: Option<Instant>,
     /// Asked for meanwhile, and by whom: one more comes after it, for all of them.
     pub(super) next: Option<Vec<Reply>>,
 }
@@ -50,7 +58,7 @@ impl Reload {
     ) -> Option<(Vec<Reply>, bool)> {
         match under_way.take() {
             None => Some((reply.into_iter().collect(), false)),
-            Some(mut stays) if stays.stays => {
+            Some(mut stays) if stays.stays.is_some_and(|until| Instant::now() < until) => {
                 stays.next.get_or_insert_default().extend(reply);
                 *under_way = Some(stays);
                 None
@@ -75,7 +83,7 @@ impl Reload {
         master.notify(Notice::Reloading);
         let (known, log, later) = (listeners.addresses(), server.front.access_log(), server.classes_later());
         let task = tokio::spawn(prepare(Arc::clone(master), known, log, Arc::clone(hub), later));
-        Reload { task, replies, stays, next: None }
+        Reload { task, replies, stays: stays.then(|| Instant::now() + STAYS), next: None }
     }
 
     /// Gives it up, and ends what it has started. Returns who waits for its outcome.
@@ -153,7 +161,8 @@ pub(super) async fn telling_who_boots<T>(
 pub(super) fn still_booting(apps: &[Arc<Generation>]) -> String {
     let booting = apps.iter().filter(|app| matches!(*app.health().borrow(), Health::Booting));
     let names: Vec<String> = booting.map(|app| format!("'{}'", app.spec().name)).collect();
-    names.join(", ")
+    // What takes the place of one that could not be rewound is none of them.
+    if names.is_empty() { "an application that boots in a slower way".into() } else { names.join(", ") }
 }
 
 /// Sends requests to what a reload has booted, and lets what served before finish.
