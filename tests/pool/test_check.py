@@ -11,6 +11,7 @@ import pytest
 
 from lib.process import free_port, temporary_directory
 from lib.servers import ROOT, hayate_binary
+from lib.tls import self_signed
 
 from . import frameworks
 
@@ -248,3 +249,32 @@ def test_a_storage_of_certificates_that_holds_something_of_roots_is_not_given_aw
         said = Said(place, top, app, tls=True)
         assert said.agree() and said.serve.returncode == 124, said.text + said.serve.stderr
         shutil.rmtree(storage)
+
+
+def strictly(config: pathlib.Path, *flags: str) -> subprocess.CompletedProcess[str]:
+    line = [str(hayate_binary()), "check", "--config", str(config), *flags]
+    return subprocess.run(line, capture_output=True, text=True, timeout=60, check=False)
+
+
+@pytest.mark.parametrize("what", ["nothing", "an extension of composer.json", "a certificate for others"])
+def test_strict_takes_no_warning(place: pathlib.Path, what: str) -> None:
+    config, site = place / "hayate.toml", place / "outer/site"
+    text = f'listen = ["127.0.0.1:{free_port()}"]\nuser = "{USER}"\n'
+    if what == "an extension of composer.json":
+        (site / "composer.json").write_text('{"require": {"ext-nowhere": "*"}}')
+        (site / "vendor").mkdir()
+        (site / "vendor/autoload.php").write_text("<?php")
+    if what == "a certificate for others":
+        self_signed(place, "others", ["others.example"])
+        text = text.replace('"]', f'", {{ address = "127.0.0.1:{free_port()}", tls = true }}]', 1)
+        text += f'[[tls.certificates]]\ncertificate = "{place}/others.pem"\nkey = "{place}/others.key"\n'
+    config.write_text(f'{text}[[app]]\nroot = "{site}"\nhosts = ["shop.example"]\n')
+    usual, strict = strictly(config), strictly(config, "--strict")
+    assert usual.returncode == 0 and usual.stdout == strict.stdout, usual.stderr
+    warnings = [line for line in usual.stdout.splitlines() if line.lstrip().startswith("warning ")]
+    if what == "nothing":
+        # Such as a PHP that is older than the newest release.
+        assert strict.returncode == (1 if warnings else 0)
+    else:
+        assert strict.returncode == 1 and strict.stderr == f"hayate: warnings above: {len(warnings)}; --strict takes none\n", strict.stderr
+        assert warnings, usual.stdout

@@ -11,7 +11,7 @@ use crate::{
     extensions, machine,
     php_probe::{Hosts, Probe},
     php_required,
-    plan::{App, PHP_AS_ROOT, Plan},
+    plan::{App, Described, PHP_AS_ROOT, Plan},
     reach::{self, Obstacle},
     secrets, terminal,
 };
@@ -32,8 +32,11 @@ pub fn run(args: &CheckArgs) -> ExitCode {
     crate::end_with_the_reader();
     let mut warnings = Warnings::default();
     say!("listen        {}", plan.listen_words().join(" "));
-    for line in plan.tls.iter().flat_map(|tls| tls.describe(&plan.apps)) {
-        say!("{line}");
+    for described in plan.tls.iter().flat_map(|tls| tls.describe(&plan.apps)) {
+        match described {
+            Described::Line(line) => say!("{line}"),
+            Described::Warning(warning) => warnings.tell("", warning),
+        }
     }
     if let Some(metrics) = &plan.metrics {
         say!("metrics       {metrics}");

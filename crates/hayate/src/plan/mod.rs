@@ -34,7 +34,7 @@ pub use self::{
     front_controller::FrontController,
     mode::REWIND_BY_DEFAULT,
     scripts::Scripts,
-    tls::{Port, Tls, read as read_pem},
+    tls::{Described, Port, Tls, read as read_pem},
     visits::Address,
 };
 

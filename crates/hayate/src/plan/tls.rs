@@ -487,8 +487,8 @@ impl Tls {
         Some(format!("acme_storage: {}: {why}", path.display()))
     }
 
-    /// What `hayate check` says, in lines: what there is, then what is wrong with it.
-    pub fn describe(&self, apps: &[App]) -> Vec<String> {
+    /// What `hayate check` says: what there is, then what is wrong with it.
+    pub fn describe(&self, apps: &[App]) -> Vec<Described> {
         let mut lines = Vec::new();
         let parsed = self.pairs.iter().filter_map(|pair| Some((pair, pair.parse().ok()?)));
         let parsed: Vec<(&Pair, Certificate)> = parsed.collect();
@@ -497,40 +497,43 @@ impl Tls {
         let any = apps.iter().any(|app| app.hosts.is_empty());
         for (pair, certificate) in &parsed {
             let file = pair.certificate.display();
-            lines.push(format!(
+            lines.push(Described::Line(format!(
                 "certificate   {}: {}, until {}",
                 certificate.names().join(" "),
                 file,
                 certificate.end()
-            ));
+            )));
             if let Some(begins) = certificate.begins() {
-                lines.push(format!(
-                    "warning       {file} is not valid yet, but from {begins}; is this machine's clock right?"
-                ));
+                lines.push(Described::Warning(format!(
+                    "{file} is not valid yet, but from {begins}; is this machine's clock right?"
+                )));
             }
             if certificate.remaining() <= 0 {
-                lines.push(format!("warning       {file} has expired; renew it"));
+                lines.push(Described::Warning(format!("{file} has expired; renew it")));
             } else if certificate.remaining() < SOON {
-                lines.push(format!(
-                    "warning       {file} expires in {} days; renew it",
+                lines.push(Described::Warning(format!(
+                    "{file} expires in {} days; renew it",
                     certificate.remaining() / 86400
-                ));
+                )));
             }
             let used = |host: &String| certificate.covers(host) || certificate.names().contains(host);
             if !any && !hosts.iter().any(used) {
-                lines.push(format!("warning       {file} names no host of an application"));
+                lines.push(Described::Warning(format!("{file} names no host of an application")));
             }
         }
         if let Some(authority) = &self.authority {
             let names = if self.hosts.is_empty() { "(on demand)".to_owned() } else { self.hosts.join(" ") };
-            lines.push(format!(
+            lines.push(Described::Line(format!(
                 "certificates  {names}: from {}, kept in {}",
                 authority.directory,
                 authority.storage.display()
-            ));
+            )));
         }
         if !self.self_signed.is_empty() {
-            lines.push(format!("certificate   {}: self-signed, for development", self.self_signed.join(" ")));
+            lines.push(Described::Line(format!(
+                "certificate   {}: self-signed, for development",
+                self.self_signed.join(" ")
+            )));
         }
         for host in &hosts {
             let covered = parsed
@@ -543,13 +546,21 @@ impl Tls {
                     .as_ref()
                     .is_some_and(|authority| authority.on_demand.patterns.contains(host));
             if !covered {
-                lines.push(format!(
-                    "warning       {host} has no certificate: its visitors see that of another host"
-                ));
+                lines.push(Described::Warning(format!(
+                    "{host} has no certificate: its visitors see that of another host"
+                )));
             }
         }
         lines
     }
+}
+
+/// What `hayate check` says of certificates.
+pub enum Described {
+    /// As it stands.
+    Line(String),
+    /// Something may be wrong.
+    Warning(String),
 }
 
 #[cfg(test)]
