@@ -40,7 +40,7 @@ use self::{
     ending::{EndSignals, end},
     falling::Falling,
     listeners::Listeners,
-    reload::{Reload, finished, reopen_log, replace, start, still_booting, switch},
+    reload::{Reload, finished, overdue, reopen_log, replace, start, still_booting, switch},
 };
 use crate::{
     fallback, logging,
@@ -257,6 +257,7 @@ async fn serve_for(
     let (mut replaced, mut alone) = (false, false);
     let (retire, retired) = watch::channel(false);
     loop {
+        let due = reload.as_ref().and_then(Reload::due);
         let order = tokio::select! {
             () = signals.recv() => break,
             () = master.replaced() => {
@@ -274,6 +275,7 @@ async fn serve_for(
                 continue;
             }
             _ = hang_up.recv() => Order::Reload(None),
+            () = overdue(due) => Order::Reload(None),
             Some(order) = receiver.recv() => order,
             Some(outcome) = falling.next() => {
                 if let (_, Ok(Some(replacement))) = outcome {

@@ -36,7 +36,7 @@ pub(super) fn start(loaded: &Loaded, hub: &Arc<Hub>) -> Result<Vec<Arc<Generatio
 }
 
 /// How long a reload that has taken another one's place is left alone by those that follow: its boot may hang as well, without a limit.
-const STAYS: Duration = Duration::from_secs(120);
+const STAYS: Duration = Duration::from_secs(600);
 
 /// A reload under way, and who waits for it.
 pub(super) struct Reload {
@@ -86,12 +86,25 @@ impl Reload {
         Reload { task, replies, stays: stays.then(|| Instant::now() + STAYS), next: None }
     }
 
+    /// When those that follow wait for it no more, if there are any.
+    pub(super) fn due(&self) -> Option<Instant> {
+        self.next.as_ref().and(self.stays)
+    }
+
     /// Gives it up, and ends what it has started. Returns who waits for its outcome.
     pub(super) async fn abort(mut self) -> Vec<Reply> {
         self.task.abort();
         let _ = self.task.await;
         self.replies.extend(self.next.into_iter().flatten());
         self.replies
+    }
+}
+
+/// Returns at that time, if there is one.
+pub(super) async fn overdue(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at.into()).await,
+        None => std::future::pending().await,
     }
 }
 
