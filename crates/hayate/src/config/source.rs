@@ -331,7 +331,9 @@ fn check_keys(table: &DeTable<'_>, schema: &Value, place: &str, wrong: &mut Vec<
     let mut entries: Vec<_> = table.iter().collect();
     entries.sort_by_key(|(key, _)| key.span().start);
     let Some(properties) = schema.get("properties").and_then(Value::as_object) else {
-        return wrong.extend(entries.into_iter().filter_map(|(key, value)| free(key, value, place)));
+        let room = (MOST_ERRORS + 1).saturating_sub(wrong.len());
+        return wrong
+            .extend(entries.into_iter().filter_map(|(key, value)| free(key, value, place)).take(room));
     };
     for (key, value) in entries {
         if wrong.len() > MOST_ERRORS {

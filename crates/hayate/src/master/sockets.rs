@@ -297,7 +297,10 @@ impl PidFile {
         File::open(path).ok()?.take(16).read_to_string(&mut number).ok()?;
         let pid = number.trim().parse().ok().filter(|pid| *pid != std::process::id())?;
         let name = |pid: u32| fs::read_to_string(format!("/proc/{pid}/comm")).ok();
-        (name(pid)? == name(std::process::id())?).then_some(pid)
+        let words = fs::read_to_string(format!("/proc/{pid}/cmdline")).ok()?;
+        // No front of another one's, should a number be that of a process long gone.
+        (name(pid)? == name(std::process::id())? && words.split('\0').any(|word| word == "serve"))
+            .then_some(pid)
     }
 
     /// Another server has taken the name, or has written its number there.
@@ -354,8 +357,12 @@ mod tests {
         assert!(!path.exists());
         // A process of this name, as another server is one.
         let program = dir.path().join(fs::read_to_string("/proc/self/comm").unwrap().trim());
-        fs::copy("/bin/sleep", &program).unwrap();
-        let mut server = std::process::Command::new(&program).arg("60").spawn().unwrap();
+        fs::copy("/bin/sh", &program).unwrap();
+        let mut server = std::process::Command::new(&program)
+            .args(["-c", "read x", "serve"])
+            .stdin(std::process::Stdio::piped())
+            .spawn()
+            .unwrap();
         fs::write(&path, format!("{}\n", server.id())).unwrap();
         let error = PidFile::write(&path).err().unwrap().to_string();
         assert!(error.contains(&format!("another hayate, which runs (process {})", server.id())), "{error}");
