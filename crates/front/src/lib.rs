@@ -356,14 +356,12 @@ impl Front {
             lost += log.flush();
             log.is_shared()
         });
-        if lost > 0 {
-            self.metrics.lost_lines(lost);
-            if let Some(lines) = self.lost_lines.have_happened(lost) {
-                tracing::error!(
-                    lines,
-                    "lines of the access log were lost: it cannot be written, or not fast enough"
-                );
-            }
+        self.metrics.lost_lines(lost);
+        if let Some(lines) = self.lost_lines.have_happened(lost) {
+            tracing::error!(
+                lines,
+                "lines of the access log were lost: it cannot be written, or not fast enough"
+            );
         }
     }
 

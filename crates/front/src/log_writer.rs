@@ -169,8 +169,17 @@ impl LogWriter {
         thread::Builder::new().name("log".into()).spawn(move || {
             if let Some(to) = to() {
                 let (failing, tried) = (to.is_none(), Instant::now());
-                Thread { to, tried, path: of_thread, shared: theirs, own, failing, rest: Vec::new() }
-                    .run(&queue);
+                Thread {
+                    to,
+                    tried,
+                    path: of_thread,
+                    shared: theirs,
+                    own,
+                    failing,
+                    rest: Vec::new(),
+                    length: None,
+                }
+                .run(&queue);
             }
         })?;
         Ok(LogWriter { orders, shared, path })
@@ -243,6 +252,8 @@ struct Thread {
     failing: bool,
     /// What the file still wants of a line that it has the beginning of: what comes next would stand behind that.
     rest: Vec<u8>,
+    /// How long the file was then.
+    length: Option<u64>,
 }
 
 impl Thread {
@@ -294,9 +305,8 @@ impl Thread {
     /// A line that is cut in the middle, since the disk is full, goes on once there is room.
     fn write_whole_lines(&mut self, block: &[u8]) -> Result<(), Cut> {
         let mut rest = std::mem::take(&mut self.rest);
-        // Somebody has emptied the file, and nothing of that line is there any more.
-        let is_empty = |file: &File| file.metadata().is_ok_and(|of| of.is_file() && of.len() == 0);
-        if !rest.is_empty() && self.to.as_ref().is_some_and(is_empty) {
+        // Somebody has emptied or shortened the file, or another front writes there, too: that line is not at its end any more.
+        if !rest.is_empty() && self.length() != self.length {
             rest.clear();
             self.shared.lose(1);
         }
@@ -304,6 +314,7 @@ impl Thread {
             && let (written, Err(error)) = self.write_all(&rest)
         {
             self.rest = rest.get(written..).unwrap_or_default().to_vec();
+            self.length = self.length();
             return Err(Cut { kept: 0, error });
         }
         let (written, done) = self.write_all(block);
@@ -311,9 +322,15 @@ impl Thread {
         let (before, after) = block.split_at_checked(written).unwrap_or((block, &[]));
         if before.last().is_some_and(|last| *last != b'\n') {
             self.rest = after.split_inclusive(|byte| *byte == b'\n').next().unwrap_or_default().to_vec();
+            self.length = self.length();
         }
         let ends = before.iter().filter(|byte| **byte == b'\n').count() as u64;
         Err(Cut { kept: ends.saturating_add(u64::from(!self.rest.is_empty())), error })
+    }
+
+    /// Of what is written to, if it is a file.
+    fn length(&self) -> Option<u64> {
+        self.to.as_ref()?.metadata().ok().filter(|of| of.is_file()).map(|of| of.len())
     }
 
     /// How far it came, and why no further.

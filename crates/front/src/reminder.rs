@@ -26,13 +26,15 @@ impl Reminder {
         self.have_happened(1)
     }
 
-    /// The same of several at a time.
+    /// The same of several at a time; of none: what has not been spoken of yet is, once it is time.
     pub(crate) fn have_happened(&self, times: u64) -> Option<u64> {
         self.at(seconds(), times)
     }
 
     fn at(&self, now: u64, times: u64) -> Option<u64> {
-        self.times.fetch_add(times, Relaxed);
+        if self.times.fetch_add(times, Relaxed).saturating_add(times) == 0 {
+            return None;
+        }
         let before = self.said.load(Relaxed);
         let due = before == 0 || before.saturating_add(PAUSE) <= now;
         // Of several threads one speaks.
@@ -51,5 +53,7 @@ mod tests {
         let said: Vec<_> = [5, 5, 64, 65, 65, 200].iter().map(|now| reminder.at(*now, 1)).collect();
         assert_eq!(said, [Some(1), None, None, Some(3), None, Some(2)]);
         assert_eq!((reminder.at(201, 7), reminder.at(270, 5)), (None, Some(12)));
+        assert_eq!((reminder.at(400, 0), reminder.at(401, 3), reminder.at(402, 1)), (None, Some(3), None));
+        assert_eq!((reminder.at(460, 0), reminder.at(461, 0), reminder.at(600, 0)), (None, Some(1), None));
     }
 }

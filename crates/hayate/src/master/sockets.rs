@@ -357,7 +357,7 @@ mod tests {
         assert!(!path.exists());
         // A process of this name, as another server is one.
         let program = dir.path().join(fs::read_to_string("/proc/self/comm").unwrap().trim());
-        fs::copy("/bin/sh", &program).unwrap();
+        std::os::unix::fs::symlink("/bin/sh", &program).unwrap();
         let mut server = std::process::Command::new(&program)
             .args(["-c", "read x", "serve"])
             .stdin(std::process::Stdio::piped())
