@@ -154,11 +154,7 @@ async fn prepare(
 const LONG: Duration = Duration::from_secs(10);
 
 /// Waits for boots, and says now and then which of these are still under way.
-pub(super) async fn telling_who_boots<T>(
-    boots: impl Future<Output = T>,
-    apps: &[Arc<Generation>],
-    who: &str,
-) -> T {
+async fn telling_who_boots<T>(boots: impl Future<Output = T>, apps: &[Arc<Generation>], who: &str) -> T {
     let mut boots = pin!(boots);
     let mut pause = LONG;
     loop {
