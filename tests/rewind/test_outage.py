@@ -35,11 +35,25 @@ while (hayate_handle_request(function () use ($store) {
 """
 
 
-def test_redis_that_wants_a_password_for_a_while(hayate_command) -> None:
+def serve(worker: str, workers: int, **env: object) -> Hayate:
     directory = temporary_directory("outage")
-    (directory / "worker.php").write_text(WORKER)
+    (directory / "worker.php").write_text(worker)
     # Without it the server would have no classic mode to fall back to.
     (directory / "index.php").write_text("<?php echo 'classic';")
+    config = f"""
+        [[app]]
+        root = "{directory}"
+        worker = "worker.php"
+        workers = {workers}
+        rewind = "on"
+        connections = "warm"
+        warmup = []
+        [app.env]
+    """
+    return Hayate(config=config + "\n".join(f'{name} = "{value}"' for name, value in env.items()), user=USER)
+
+
+def test_redis_that_wants_a_password_for_a_while(hayate_command) -> None:
     with Redis() as redis, contextlib.closing(socket.create_connection(("127.0.0.1", redis.port))) as admin:
 
         def tell(*commands: str) -> None:
@@ -47,17 +61,7 @@ def test_redis_that_wants_a_password_for_a_while(hayate_command) -> None:
                 admin.sendall(f"{command}\r\n".encode())
                 assert not admin.recv(1000).startswith(b"-"), command
 
-        config = f"""
-            [[app]]
-            root = "{directory}"
-            worker = "worker.php"
-            workers = 2
-            rewind = "on"
-            connections = "warm"
-            warmup = []
-            env = {{ PORT = "{redis.port}" }}
-        """
-        with Hayate(config=config, user=USER) as server:
+        with serve(WORKER, 2, PORT=redis.port) as server:
             assert requests.get(server.url, timeout=60).text == "ok 1"
             tell("CONFIG SET requirepass secret", "CLIENT KILL TYPE normal SKIPME yes")
             refused = [requests.get(server.url, timeout=60) for _ in range(60)]
@@ -89,21 +93,9 @@ while (hayate_handle_request(static function () use ($open, &$db) {
 
 def test_queries_under_way_when_the_database_ends_their_connections(hayate_command) -> None:
     """As in a restart of the database: ten workers at once have a connection that is gone, and that is one event."""
-    directory = temporary_directory("outage")
-    (directory / "worker.php").write_text(QUERIES)
-    (directory / "index.php").write_text("<?php echo 'classic';")
     with MariaDB() as database:
-        config = f"""
-            [[app]]
-            root = "{directory}"
-            worker = "worker.php"
-            workers = 10
-            rewind = "on"
-            connections = "warm"
-            warmup = []
-            env = {{ SOCKET = "{database.socket}", NAME = "{database.database}", WHO = "{database.user}", PASSWORD = "{database.password}" }}
-        """
-        with Hayate(config=config, user=USER) as server:
+        env = {"SOCKET": database.socket, "NAME": database.database, "WHO": database.user, "PASSWORD": database.password}
+        with serve(QUERIES, 10, **env) as server:
             assert wait_until(lambda: server.status()["apps"][0]["rewind"]["warm"] == 10)
             answers: list[requests.Response] = []
             asking = [threading.Thread(target=lambda: answers.append(requests.get(f"{server.url}/?seconds=300", timeout=60))) for _ in range(10)]

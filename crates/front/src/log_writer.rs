@@ -310,15 +310,16 @@ impl Thread {
             rest.clear();
             self.shared.lose(1);
         }
+        let mut written = 0;
         if !rest.is_empty()
-            && let (written, Err(error)) = self.write_all(&rest)
+            && let Err(error) = self.write_all(&rest, &mut written)
         {
             self.rest = rest.get(written..).unwrap_or_default().to_vec();
             self.length = self.length();
             return Err(Cut { kept: 0, error });
         }
-        let (written, done) = self.write_all(block);
-        let Err(error) = done else { return Ok(()) };
+        written = 0;
+        let Err(error) = self.write_all(block, &mut written) else { return Ok(()) };
         let (before, after) = block.split_at_checked(written).unwrap_or((block, &[]));
         if before.last().is_some_and(|last| *last != b'\n') {
             self.rest = after.split_inclusive(|byte| *byte == b'\n').next().unwrap_or_default().to_vec();
@@ -333,14 +334,8 @@ impl Thread {
         self.to.as_ref()?.metadata().ok().filter(|of| of.is_file()).map(|of| of.len())
     }
 
-    /// How far it came, and why no further.
-    fn write_all(&mut self, block: &[u8]) -> (usize, io::Result<()>) {
-        let mut written = 0;
-        let outcome = self.write_on(block, &mut written);
-        (written, outcome)
-    }
-
-    fn write_on(&mut self, block: &[u8], written: &mut usize) -> io::Result<()> {
+    /// `written`: how far it has come, also where it comes no further.
+    fn write_all(&mut self, block: &[u8], written: &mut usize) -> io::Result<()> {
         let to = self.opened()?;
         while let Some(left) = block.get(*written..).filter(|left| !left.is_empty()) {
             match to.write(left) {
