@@ -477,7 +477,7 @@ void explain_rewound(void)
 
 void explain_retires(enum hy_retired why)
 {
-	if (notes == NULL || why < HY_RETIRED_REWIND_THREADS) {
+	if (notes == NULL || notes->handler_began == 0 || why < HY_RETIRED_REWIND_THREADS) {
 		return;
 	}
 	struct line line = {0};

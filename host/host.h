@@ -534,8 +534,9 @@ void warm_watch(void);        /* before PHP code runs */
 void warm_settle(void);       /* before the point: which ones */
 bool warm_request_over(void); /* tells their servers to forget; false: one is in the middle of something */
 void warm_after_rewind(void); /* waits for that; does not return when it did not go well */
-bool warm_retry(void);        /* a start failed: another worker is to try, in a while; whether that is news */
-void warm_started(void);      /* it did not */
+bool warm_may_start(void);    /* false: a start failed a while ago, and this worker goes without; until another tries */
+bool warm_start_failed(void); /* workers go without for a while; whether that is news */
+void warm_started(void);      /* it did not fail */
 bool warm_lost(void);         /* why no request was taken: a server has closed one, or that while is over */
 void warm_leave(void);        /* says goodbye on them */
 void warm_give_up(void);      /* none is kept after all */

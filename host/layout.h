@@ -40,7 +40,7 @@
 
 #define HY_MAGIC 0x0001455441594148ull /* "HAYATE\1\0" read as a little-endian word */
 /* Raised with every change to this file that an old binary would misread; checked when the host starts. */
-#define HY_LAYOUT_VERSION 8u
+#define HY_LAYOUT_VERSION 9u
 
 #define HY_LINE 128
 #define HY_MAX_WORKERS 1024u
@@ -141,7 +141,8 @@ struct hy_worker {
 	uint32_t warm;       /* connections that are kept over rewinds now */
 	/* Workers of this number in a row whose start failed (worker_start.c): the next one reads it. */
 	uint32_t failed_starts;
-	uint8_t pad[HY_LINE - 104];
+	uint64_t start_again_at; /* CLOCK_MONOTONIC, ns: until then workers of this number go without their start */
+	uint8_t pad[HY_LINE - 112];
 };
 
 struct hy_slot {

@@ -47,8 +47,8 @@ static void tell(const char *peer, const char *kind, const char *why)
 	}
 }
 
-/* How long a worker goes on whose start failed, perhaps for want of a server; then another one tries. Each failure in a
- * row doubles it, up to ten minutes: what never succeeds is not to cost a worker again and again. */
+/* How long workers of a number go without a start that failed, perhaps for want of a server; then one tries again. Each
+ * failure in a row doubles it, up to ten minutes: what never succeeds is not to cost a worker again and again. */
 #define RETRY_NS 10000000000ull
 #define RETRY_MAX_NS 600000000000ull
 /* All may have failed at one time, and a try may wait for ten seconds: these do so one after the other, and the others
@@ -56,17 +56,29 @@ static void tell(const char *peer, const char *kind, const char *why)
 #define APART_NS 10000000000ull
 #define IN_TURN 60
 
-/* 0: it did not fail. */
+/* 0: its start did not fail. */
 static uint64_t retry_at;
 
-bool warm_retry(void)
+bool warm_may_start(void)
 {
-	uint32_t before = hy_ring_record()->failed_starts;
+	uint64_t at = hy_ring_record()->start_again_at;
+	if (hy_now() >= at) {
+		return true;
+	}
+	retry_at = at;
+	return false;
+}
+
+bool warm_start_failed(void)
+{
+	struct hy_worker *record = hy_ring_record();
+	uint32_t before = record->failed_starts;
 	before = before > 6 ? 6 : before;
-	hy_ring_record()->failed_starts = before + 1;
+	record->failed_starts = before + 1;
 	uint64_t wait = RETRY_NS << before;
 	wait = wait > RETRY_MAX_NS ? RETRY_MAX_NS : wait;
 	retry_at = hy_now() + wait + hy_ring_worker() % IN_TURN * APART_NS;
+	record->start_again_at = retry_at;
 	return before == 0;
 }
 

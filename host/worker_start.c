@@ -4,10 +4,11 @@
  * on top of the one that all share.
  *
  * It runs with `connections = "warm"` only, where the process is rewound by userfaultfd: elsewhere a connection would
- * not be kept, and requests open what they need by themselves. An exception leaves the worker as it is then, without
- * the connection: the log has it once, and the worker is replaced after ten seconds, since the server may be back, the
- * next one after twenty, and so on. So it is with a server that says nothing: a client that has waited for ten seconds
- * finds the end of its connection. A fatal error, a thread, or a SQLite connection in the middle of something ends it.
+ * not be kept, and requests open what they need by themselves. After an exception nobody knows what is half done, so
+ * the worker ends, and the one after it serves without this step: the log has it once. That one is replaced after ten
+ * seconds, since the server may be back, the next one after twenty, and so on. So it is with a server that says
+ * nothing: a client that has waited for ten seconds finds the end of its connection. A fatal error, a thread, or a
+ * SQLite connection in the middle of something fails the boot.
  */
 #include "host.h"
 #include "rewind/rewind.h"
@@ -24,6 +25,8 @@
 
 static zval callable;
 static bool runs;
+/* It did not do what it should have done. */
+static bool is_half_done;
 
 bool worker_start_runs(void)
 {
@@ -45,14 +48,15 @@ PHP_FUNCTION(hayate_on_worker_start)
 	ZVAL_COPY(&callable, &call.function_name);
 }
 
-/* The worker goes on without what the step should have done. Said once; each in a row goes on for twice as long. */
+/* Workers go on without what it should have done. Said once; each failure in a row holds for twice as long. */
 static void failed(const char *what, const char *said)
 {
-	if (warm_retry()) {
-		log_format("What hayate_on_worker_start() was given %s%s. The worker goes on without what it should have done, "
-		           "for ten seconds; then another one tries. Each that fails as well goes on for twice as long, up to "
-		           "ten minutes, and says nothing.",
-		           what, said);
+	is_half_done = true;
+	if (warm_start_failed()) {
+		log_format(
+		    "What hayate_on_worker_start() was given %s%s. Workers serve without it for ten seconds; then one tries "
+		    "again. Each that fails as well doubles that time, up to ten minutes, and says nothing.",
+		    what, said);
 	}
 }
 
@@ -104,6 +108,9 @@ void worker_start_run(void)
 	if (Z_TYPE(callable) == IS_UNDEF || !options.warm_connections || options.rewind != REWIND_UFFD) {
 		return;
 	}
+	if (!warm_may_start()) {
+		return;
+	}
 	boot_encodings_before_step();
 	runs = true;
 	rewind_patience_ms = PATIENCE_MS;
@@ -113,6 +120,9 @@ void worker_start_run(void)
 	}
 	rewind_patience_ms = 0;
 	runs = false;
+	if (is_half_done) {
+		worker_exit(HY_RETIRED_CONNECTION_LOST);
+	}
 	/* Those of the boot ended with the fork. */
 	rewind_set_timer(ITIMER_REAL, &(struct itimerval){0});
 	rewind_set_timer(ITIMER_VIRTUAL, &(struct itimerval){0});

@@ -14,6 +14,8 @@ COMMANDS = [
     ["hayate", "check", str(REPOSITORY / "demo")],
     *(["hayate", "generate", what] for what in ("man", "configuration", "man-configuration")),
     *(["hayate", "generate", "completions", shell] for shell in ("bash", "zsh", "fish")),
+    *([name, flag] for name in ("hayate", "hayate-lab") for flag in ("--help", "--version")),
+    ["hayate", "serve", "--help"],
     ["hayate-lab", "generate", "completions", "bash"],
     ["hayate-lab", "ladder"],
     ["hayate-lab", "reproduce"],

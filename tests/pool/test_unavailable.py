@@ -59,6 +59,23 @@ def test_requests_in_the_queue_of_an_application_that_boots_no_more_are_refused(
         assert get(server, "/ok.php?x").text == "ok x"
 
 
+def test_who_waits_in_vain_for_a_boot_is_told_so(tmp_path) -> None:
+    """It was the queue's fault in what the log said."""
+    root = site.make(tmp_path)
+    boot = tmp_path / "worker.php"
+    boot.write_text(f"<?php while (file_exists(__DIR__ . '/slow')) {{ usleep(20000); clearstatcache(); }} require '{GENERIC_WORKER}';")
+    config = f'[[app]]\nroot = "{root}"\nworkers = 1\nworker = "{boot}"\nwarmup = []\nqueue_timeout = "1s"\n'
+    with Hayate(config=config) as server:
+        (tmp_path / "slow").touch()
+        zygote = app(server)["zygote"]
+        os.kill(zygote, signal.SIGKILL)
+        assert wait_until(lambda: app(server)["zygote"] not in (zygote, None))
+        assert get(server, "/ok.php").status_code == 503
+        assert server.logged("no worker was free within queue_timeout: none of its workers runs; they are being started")
+        (tmp_path / "slow").unlink()
+        assert wait_until(lambda: get(server, "/ok.php").status_code == 200)
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may trace what is not dumpable")
 def test_an_application_whose_workers_die_at_birth_refuses(tmp_path) -> None:
     """The zygote lives, its forks do not: nobody waits for queue_timeout."""

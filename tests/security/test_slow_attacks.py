@@ -200,6 +200,9 @@ def test_where_memory_runs_out_workers_go_and_the_front_answers_on(hayate_comman
         for thread in eating:
             thread.join()
         assert server.front == front and set(statuses) <= {200, 502}, statuses
+        restarts = server.status()["apps"][0]["restarts"]
+        assert restarts.get("out_of_memory", 0) >= statuses.count(502) and "signal_9" not in restarts, restarts
+        assert "the kernel killed it for want of memory" in server.log()
         others_are_served(server)
         for s in waiting:
             s.close()

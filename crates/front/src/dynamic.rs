@@ -142,7 +142,8 @@ pub(crate) async fn answer(
                 (&moved.site, &*moved.script, &as_moved)
             }
         };
-        let Backend::Ring { ring, queue_limit, queue_timeout, unavailable, .. } = site.runs(script) else {
+        let Backend::Ring { ring, queue_limit, queue_timeout, unavailable, lacking, .. } = site.runs(script)
+        else {
             return Err(no_answer(503, "this site runs no scripts any more"));
         };
         if moved.is_some()
@@ -152,7 +153,11 @@ pub(crate) async fn answer(
             return Err(spoilt(BodyFailure::TooLarge));
         }
         let hints = Hints { site, client, wanted };
-        let mut slot = admit(exchange, ring, *queue_limit, *queue_timeout).await?;
+        let no_worker = |why: String| match lacking() {
+            Some(lacking) => no_answer(503, format!("{why}: {lacking}")),
+            None => no_answer(503, why),
+        };
+        let mut slot = admit(exchange, ring, *queue_limit, *queue_timeout, no_worker).await?;
         // Each time somebody has said what is to be served, so a few times are plenty.
         if moves > 0 && !Rc::ptr_eq(&client.thread.snapshot(), &seen) {
             moves -= 1;
@@ -196,6 +201,9 @@ pub(crate) async fn answer(
             Err(NoHead::Failure(Failure::Unavailable)) => {
                 let reason = unavailable().unwrap_or_else(|| Failure::Unavailable.to_string());
                 return Err(no_answer(503, reason));
+            }
+            Err(NoHead::Failure(failure @ Failure::QueueTimeout)) => {
+                return Err(no_worker(failure.to_string()));
             }
             Err(NoHead::Failure(failure)) => {
                 let status = match failure {
@@ -244,17 +252,18 @@ async fn admit(
     ring: &Arc<Ring>,
     limit: usize,
     timeout: Duration,
+    no_worker: impl Fn(String) -> NoAnswer,
 ) -> Result<Slot, NoAnswer> {
     let mut admitted = pin!(ring.admit(limit));
     // Nearly always there is a slot, and no need of a timer.
     let mut late = None;
     poll_fn(|cx| {
         if let Poll::Ready(admitted) = admitted.as_mut().poll(cx) {
-            return Poll::Ready(admitted.map_err(|full| no_answer(503, full.to_string())));
+            return Poll::Ready(admitted.map_err(|full| no_worker(full.to_string())));
         }
         let late = late.get_or_insert_with(|| Box::pin(tokio::time::sleep(timeout)));
         if late.as_mut().poll(cx).is_ready() {
-            return Poll::Ready(Err(no_answer(503, Failure::QueueTimeout.to_string())));
+            return Poll::Ready(Err(no_worker(Failure::QueueTimeout.to_string())));
         }
         exchange.poll_gone(cx).map(|()| Err(NoAnswer::Left))
     })

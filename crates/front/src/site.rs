@@ -179,6 +179,8 @@ pub enum Backend {
         streams_bodies: bool,
         /// Asked before each request: a reason while no worker can start.
         unavailable: Arc<dyn Fn() -> Option<String> + Send + Sync>,
+        /// Asked about a request that found no worker: what there is to say of them, if it is not that all have work.
+        lacking: Arc<dyn Fn() -> Option<&'static str> + Send + Sync>,
     },
     /// No scripts: static files only.
     Static,

@@ -36,7 +36,15 @@ const OF_OTHERS: [(&[&str], &str); 3] = [
 
 /// The command line of this process. One that is wrong ends it, as does a request for help.
 pub fn parse() -> Cli {
-    read(std::env::args_os()).unwrap_or_else(|error| error.exit())
+    read(std::env::args_os()).unwrap_or_else(|error| {
+        // clap's own way out says nothing of a disk that is full. An error that cannot be told changes nothing.
+        if let Err(unwritten) = error.print()
+            && !error.use_stderr()
+        {
+            crate::unwritten(&unwritten);
+        }
+        std::process::exit(error.exit_code())
+    })
 }
 
 fn read(args: impl IntoIterator<Item = OsString>) -> Result<Cli, clap::Error> {

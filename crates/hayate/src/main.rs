@@ -115,12 +115,17 @@ pub(crate) fn say(words: fmt::Arguments<'_>) {
     let mut out = io::stdout().lock();
     let words = words.to_string();
     if let Err(error) = out.write_all(terminal::plain(&words).as_bytes()).and_then(|()| out.flush()) {
-        if error.kind() != io::ErrorKind::BrokenPipe {
-            tell(&format!("cannot write to standard output: {error}"));
-        }
-        // What the standard library still keeps is not worth another try.
-        std::process::exit(1);
+        unwritten(&error);
     }
+}
+
+/// The end of a command whose answer cannot be written to standard output. Who has read enough of it hears nothing.
+pub(crate) fn unwritten(error: &io::Error) -> ! {
+    if error.kind() != io::ErrorKind::BrokenPipe {
+        tell(&format!("cannot write to standard output: {error}"));
+    }
+    // What the standard library still keeps is not worth another try.
+    std::process::exit(1)
 }
 
 /// An error as a line of ours: what words of others in it have of further lines is indented.

@@ -383,7 +383,7 @@ impl Server {
     fn routes(&self, plan: &Plan, apps: &[Arc<Generation>]) -> Routes {
         let generations: Vec<(&App, &Arc<Generation>)> = plan.with_php().zip(apps).collect();
         let ring = |(app, generation): &(&App, &Arc<Generation>)| {
-            let ask = Arc::clone(generation);
+            let [ask, ask_workers] = [Arc::clone(generation), Arc::clone(generation)];
             Backend::Ring {
                 ring: generation.ring(),
                 queue_limit: app.queue_limit,
@@ -391,6 +391,7 @@ impl Server {
                 retry: app.retry,
                 streams_bodies: app.streams_bodies,
                 unavailable: Arc::new(move || ask.unavailable()),
+                lacking: Arc::new(move || ask_workers.lacking()),
             }
         };
         let sites = plan.configured().filter_map(|app| {

@@ -16,9 +16,9 @@ mod result;
 mod session;
 mod template;
 
-use std::process::ExitCode;
+use std::{io::ErrorKind, process::ExitCode};
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use clap::Parser;
 
 use crate::{
@@ -27,11 +27,24 @@ use crate::{
 };
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
-    run(&cli).unwrap_or_else(|error| {
+    let outcome = match Cli::try_parse() {
+        Ok(cli) => run(&cli),
+        Err(wrong) => shown(&wrong),
+    };
+    outcome.unwrap_or_else(|error| {
         output::status::say(&format!("hayate-lab: {error:#}"));
         ExitCode::from(2)
     })
+}
+
+/// A command line that is wrong, or asks for help; clap's own way out says nothing of a disk that is full.
+fn shown(wrong: &clap::Error) -> Result<ExitCode> {
+    match wrong.print() {
+        Err(error) if !wrong.use_stderr() && error.kind() != ErrorKind::BrokenPipe => {
+            Err(error).context("cannot write to standard output")
+        }
+        _ => Ok(u8::try_from(wrong.exit_code()).map_or(ExitCode::FAILURE, ExitCode::from)),
+    }
 }
 
 fn run(cli: &Cli) -> Result<ExitCode> {

@@ -4,6 +4,7 @@
 use std::{
     fmt, fs, io,
     path::{Component, Path, PathBuf},
+    sync::{Mutex, PoisonError},
 };
 
 /// Where the kernel's cgroups are mounted.
@@ -35,6 +36,66 @@ pub fn not_started(error: &io::Error) -> String {
 /// Why a process could not be forked, which nothing but a limit or want of memory can be.
 pub(crate) fn not_forked(error: impl fmt::Display) -> String {
     explained(error, own().and_then(|own| tightest(&own, Path::new(MOUNTED))))
+}
+
+/// Whether the kernel has killed a process of this cgroup for want of memory of which nobody has been told here. Each is told once, so ask only of
+/// one that SIGKILL has ended. It cannot be told whether it was that very process: the kernel counts, and names none but in its log.
+pub(crate) fn killed_for_memory() -> bool {
+    KILLS.lock().unwrap_or_else(PoisonError::into_inner).one_more(kills())
+}
+
+/// Begins to count, so that what was killed before is nobody's here.
+pub(crate) fn count_kills() {
+    KILLS.lock().unwrap_or_else(PoisonError::into_inner).begin(kills());
+}
+
+/// What to say of a process that the kernel has killed for want of memory, and what to do about it.
+pub(crate) fn out_of_memory() -> String {
+    let limit = memory().map_or(String::new(), |limit| format!(" (the cgroup may have {} MB)", limit >> 20));
+    format!(
+        "; the kernel killed it for want of memory{limit}: lower `workers` or PHP's memory_limit, or raise the limit of memory"
+    )
+}
+
+static KILLS: Mutex<Kills> = Mutex::new(Kills { told: None });
+
+/// Processes that the kernel has killed for want of memory.
+struct Kills {
+    /// How many of the kernel's count have been told, or were there before. `None`: nobody has begun to count.
+    told: Option<u64>,
+}
+
+impl Kills {
+    fn begin(&mut self, counted: Option<u64>) {
+        self.told = self.told.or(counted);
+    }
+
+    fn one_more(&mut self, counted: Option<u64>) -> bool {
+        let (Some(told), Some(counted)) = (&mut self.told, counted) else { return false };
+        let more = counted > *told;
+        // A group that the process was moved to counts anew.
+        *told = if more { *told + 1 } else { counted };
+        more
+    }
+}
+
+/// How many the kernel counts: in this process' own group, or, where that counts none, of the whole machine.
+fn kills() -> Option<u64> {
+    let machine = || counted(Path::new("/proc/vmstat"));
+    own().and_then(|own| kills_of(&own, Path::new(MOUNTED))).or_else(machine)
+}
+
+fn kills_of(own: &str, mounted: &Path) -> Option<u64> {
+    groups(own, mounted, "memory").into_iter().find_map(|(group, version)| {
+        let file = if version == 2 { "memory.events" } else { "memory.oom_control" };
+        counted(&group.join(file))
+    })
+}
+
+/// `oom_kill` in a file of names and numbers.
+fn counted(file: &Path) -> Option<u64> {
+    let text = fs::read_to_string(file).ok()?;
+    text.lines().find_map(|line| line.strip_prefix("oom_kill ")?.trim().parse().ok())
 }
 
 fn explained(error: impl fmt::Display, tightest: Option<(u64, u64)>) -> String {
@@ -130,6 +191,24 @@ mod tests {
             fs::write(dir.path().join(path), text).unwrap();
         }
         dir
+    }
+
+    #[test]
+    fn each_kill_for_want_of_memory_is_told_once() {
+        let v2 = cgroups(&[("pod/c/memory.events", "oom 9\noom_kill 3\noom_group_kill 1\n")]);
+        assert_eq!(kills_of("0::/pod/c\n", v2.path()), Some(3));
+        assert_eq!(kills_of("0::/\n", v2.path()), None);
+        let v1 = cgroups(&[("memory/a/memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 2\n")]);
+        assert_eq!(kills_of("4:memory:/a\n0::/\n", v1.path()), Some(2));
+        let mut kills = Kills { told: None };
+        assert!(!kills.one_more(Some(3)), "nobody has begun to count");
+        kills.begin(Some(3));
+        kills.begin(Some(9));
+        assert_eq!(
+            [3, 5, 5, 5, 1, 1, 2].map(|n| kills.one_more(Some(n))),
+            [false, true, true, false, false, false, true]
+        );
+        assert!(!kills.one_more(None));
     }
 
     #[test]

@@ -15,6 +15,7 @@ use tokio::{
 };
 
 use crate::{
+    cgroup,
     channel::{Again, Message},
     generation::{BootError, Health, Shared, Table},
     renewal::LONG,
@@ -127,7 +128,15 @@ impl Supervisor {
         if cause.is_planned() {
             tracing::debug!(app = spec.name, worker = index, pid, served, "the worker ended: {label}");
         } else {
-            tracing::warn!(app = spec.name, worker = index, pid, served, lost, "the worker ended: {label}");
+            tracing::warn!(
+                app = spec.name,
+                worker = index,
+                pid,
+                served,
+                lost,
+                "the worker ended: {label}{}",
+                cause.remedy()
+            );
         }
         if self.boots_cold_after(&worker, cause, index) {
             return;
@@ -283,7 +292,7 @@ impl Supervisor {
                         "the host ended before it was ready ({status}): OPcache could not begin, which says why in the log. Where /tmp \
                          cannot be written, name a place for its lock: opcache.lockfile_path in [app.ini]"
                     ),
-                    _ => format!("the host ended before it was ready ({status})"),
+                    _ => format!("the host ended before it was ready ({status}){}", died_for_memory(status)),
                 };
                 let log = host.last_lines().await;
                 self.boot_failed(reason, log);
@@ -308,7 +317,8 @@ impl Supervisor {
                 tracing::error!(
                     app,
                     pid = host.pid,
-                    "the zygote died ({status}), and its workers with it; it is started again"
+                    "the zygote died ({status}), and its workers with it; it is started again{}",
+                    died_for_memory(status)
                 );
             }
         }
@@ -364,6 +374,12 @@ async fn dies(process: OwnedFd, deadline: Instant) -> bool {
         return false;
     };
     timeout_at(deadline, process.readable()).await.is_ok()
+}
+
+/// What there is to say where the kernel has killed a process for want of memory; else nothing.
+fn died_for_memory(status: ExitStatus) -> String {
+    let starved = status.signal() == Some(Signal::KILL.as_raw()) && cgroup::killed_for_memory();
+    if starved { cgroup::out_of_memory() } else { String::new() }
 }
 
 /// By a fault of its own, and not because somebody has ended it.

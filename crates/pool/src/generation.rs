@@ -19,6 +19,7 @@ use tokio::{
 };
 
 use crate::{
+    cgroup,
     launch::Launcher,
     log_limit,
     process::Stat,
@@ -80,6 +81,17 @@ pub(crate) struct Table {
     pub(crate) unavailable: Option<String>,
 }
 
+impl Table {
+    /// [`Generation::lacking`].
+    fn lacking(&self) -> Option<&'static str> {
+        if self.phase == Phase::Booting {
+            return Some("the application still boots");
+        }
+        let serves = self.workers.values().any(Worker::serves);
+        (!serves).then_some("none of its workers runs; they are being started")
+    }
+}
+
 pub(crate) struct Shared {
     pub(crate) spec: Spec,
     pub(crate) launcher: Arc<dyn Launcher>,
@@ -126,6 +138,7 @@ impl Generation {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
         }
         let ring = Ring::create(&Config::for_workers(*spec.workers.end()), hub)?;
+        cgroup::count_kills();
         let shared = Arc::new(Shared {
             spec,
             launcher,
@@ -223,6 +236,11 @@ impl Generation {
         self.shared.table().unavailable.clone()
     }
 
+    /// Why no worker takes requests yet, if that is so. It asks neither the kernel nor the workers.
+    pub fn lacking(&self) -> Option<&'static str> {
+        self.shared.table().lacking()
+    }
+
     /// Why it is not as it should be: no request can be served now, or only those that its last workers can take. For readiness; a request
     /// may still be worth a wait, which [`Generation::unavailable`] says.
     pub fn not_ready(&self) -> Option<String> {
@@ -232,13 +250,10 @@ impl Generation {
             return Some(why);
         }
         let table = self.shared.table();
-        if table.phase == Phase::Booting {
-            return Some("it boots".into());
+        if let Some(lacking) = table.lacking() {
+            return Some(lacking.into());
         }
-        let mut serving = table.workers.values().filter(|worker| worker.serves()).peekable();
-        if serving.peek().is_none() {
-            return Some("none of its workers runs; they are being started".into());
-        }
+        let mut serving = table.workers.values().filter(|worker| worker.serves());
         // Where /proc is hidden they count as running; requests that wait for them show it then.
         let stopped = |worker: &Worker| Stat::of(worker.pid).is_some_and(|stat| stat.is_stopped());
         serving.all(stopped).then(|| "all of its workers are stopped".into())

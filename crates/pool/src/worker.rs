@@ -12,10 +12,11 @@
 use std::{os::unix::process::ExitStatusExt, process::ExitStatus, time::Duration};
 
 use hayate_ring::{WorkerRecord, layout::*};
+use rustix::process::Signal;
 use serde::Serialize;
 use tokio::time::Instant;
 
-use crate::{process::Process, rewind::Doubt};
+use crate::{cgroup, process::Process, rewind::Doubt};
 
 /// Where a worker is in its life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -101,6 +102,8 @@ pub(crate) enum Cause {
     Unknown,
     BootFailed,
     ZygoteDied,
+    /// The kernel killed it for want of memory.
+    OutOfMemory,
     Signal(i32),
     ExitCode(i32),
 }
@@ -124,6 +127,7 @@ pub fn causes() -> impl Iterator<Item = String> {
         Unknown,
         BootFailed,
         ZygoteDied,
+        OutOfMemory,
     ];
     plain.into_iter().map(Cause::label)
 }
@@ -148,9 +152,15 @@ impl Cause {
             Cause::Unknown => "unknown".into(),
             Cause::BootFailed => "boot_failed".into(),
             Cause::ZygoteDied => "zygote_died".into(),
+            Cause::OutOfMemory => "out_of_memory".into(),
             Cause::Signal(n) => format!("signal_{n}"),
             Cause::ExitCode(n) => format!("exit_{n}"),
         }
+    }
+
+    /// What to do about it, where that can be said, to be put behind the [`Cause::label`].
+    pub(crate) fn remedy(self) -> String {
+        if self == Cause::OutOfMemory { cgroup::out_of_memory() } else { String::new() }
     }
 
     /// Ends that belong to a healthy life, or that are told in another way; the rest is worth a warning each.
@@ -261,7 +271,8 @@ impl Worker {
             return if record.retired == HY_RETIRED_ASKED { Cause::Asked } else { Cause::Unknown };
         };
         if let Some(signal) = status.signal() {
-            return Cause::Signal(signal);
+            let starved = signal == Signal::KILL.as_raw() && cgroup::killed_for_memory();
+            return if starved { Cause::OutOfMemory } else { Cause::Signal(signal) };
         }
         if boot_failed {
             return Cause::BootFailed;

@@ -72,6 +72,7 @@ impl Server {
                 retry: false,
                 streams_bodies: true,
                 unavailable,
+                lacking: Arc::new(|| None),
             },
             beside: None,
             metrics: metrics.site("app"),
