@@ -265,8 +265,10 @@ deb: setup-packages build sbom ## Debian packages of what was built, in target/d
 else
 deb: setup build sbom
 	scripts/debian-root $(SUITE) $(MAKE) suite-packages SUITE=$(SUITE) SERVER=$(RELEASE) SUITE_BIN=$(DEBS)/built DEBS=$(DEBS) \
-		$(if $(filter command line,$(origin PHP)),PHP=$(PHP))
+		PACKAGE_VERSION=$(PACKAGE_VERSION) $(if $(filter command line,$(origin PHP)),PHP=$(PHP))
 endif
+# Each commit's is another one, so that apt takes a later build for an upgrade.
+PACKAGE_VERSION ?= $(shell scripts/package-version)
 DEBS ?= $(TARGET)/deb$(SUITE:%=-%)
 
 setup-packages:
@@ -281,7 +283,7 @@ suite-packages: setup-packages
 packages:
 	@ls $(TARGET)/sbom/hayate.cdx.json $(TARGET)/sbom/hayate-lab.cdx.json >/dev/null || { echo 'what went into the programs is not listed yet: run make sbom first' >&2; exit 1; }
 	mkdir -p $(DEBS) && rm -f $(DEBS)/*.deb
-	BUILT=$(BUILT) SBOM=$(abspath $(TARGET))/sbom DEBS=$(abspath $(DEBS)) debian/rules clean binary
+	BUILT=$(BUILT) SBOM=$(abspath $(TARGET))/sbom DEBS=$(abspath $(DEBS)) PACKAGE_VERSION=$(PACKAGE_VERSION) debian/rules clean binary
 	debian/rules clean
 	scripts/sbom check $(DEBS)
 

@@ -31,7 +31,7 @@ while (hayate_handle_request(function () use (&$n) {
     if (isset($_GET['sleep'])) { sleep((int) $_GET['sleep']); }
     echo json_encode(['php' => PHP_VERSION, 'uid' => posix_getuid(), 'n' => ++$n, 'greeting' => getenv('GREETING'),
         'root' => @file_put_contents('/app/written', 'x'), 'tmp' => file_put_contents('/tmp/written', 'x'),
-        'extensions' => get_loaded_extensions()]);
+        'collects' => ini_get('session.gc_probability') / ini_get('session.gc_divisor'), 'extensions' => get_loaded_extensions()]);
 })) {
 }
 """
@@ -182,6 +182,7 @@ def main(image: pathlib.Path, bundle: pathlib.Path) -> None:
         holds("it answers as www-data, with PHP 8.4", answer["uid"] == uid and answer["php"].startswith("8.4."), answer["php"])
         holds("the root is read-only and /tmp is not", answer["root"] is False and answer["tmp"] == 1)
         holds("the application has the container's variables", answer["greeting"] == "of the container")
+        holds("PHP removes old sessions itself", 0 < answer["collects"] < 0.1, answer["collects"])
         holds("the usual extensions are there", EXTENSIONS <= set(answer["extensions"]), EXTENSIONS - set(answer["extensions"]) or "")
         holds("requests are rewound", [json.loads(get("/"))["n"] for _ in range(20)] == [1] * 20)
         holds("/readyz and /metrics answer", b"ready" in get("/readyz", METRICS) and b"hayate_" in get("/metrics", METRICS))
