@@ -144,7 +144,7 @@ lint: ## Formatting and lints, warnings are errors
 	$(CARGO) clippy --profile checked --workspace --all-targets --locked -- -D warnings
 	$(CARGO) clippy --profile checked --workspace --lib --examples --locked $(FUZZED:%=--features hayate-%/fuzzed) -- -D warnings
 	clang-format --dry-run -Werror $(wildcard host/*.[ch] host/rewind/*.[ch] host/tests/*.[ch])
-	find demo php lab -name '*.php' -print0 | xargs -0 -n 1 php$(firstword $(PHP)) -l >/dev/null
+	find demo php lab host -name '*.php' -print0 | xargs -0 -n 1 php$(firstword $(PHP)) -l >/dev/null
 
 # docs/configuration.md is made from the source: a change of a key must reach it.
 check-docs: $(if $(MADE),,checked)

@@ -96,6 +96,7 @@ struct cause {
 /* What a rewind must not take back, and room for what is not to count as written by a request. */
 static struct notes {
 	uint64_t handler_began, handler_ns;
+	bool told; /* of the last request there is an event */
 	uint64_t destructors_began, destructors_ns;
 	uint32_t loaded; /* PHP files that the request included and the snapshot has not */
 	size_t mapping_count;
@@ -131,6 +132,7 @@ void explain_handler_begins(void)
 {
 	if (notes != NULL) {
 		notes->handler_began = hy_now();
+		notes->told = false;
 	}
 }
 
@@ -473,14 +475,20 @@ void explain_rewound(void)
 	}
 	add(&line, "]}");
 	send_line(&line);
+	notes->told = true;
 }
 
 void explain_retires(enum hy_retired why)
 {
-	if (notes == NULL || notes->handler_began == 0 || why < HY_RETIRED_REWIND_THREADS) {
+	if (notes == NULL || worker_start_runs() || why < HY_RETIRED_REWIND_THREADS) {
 		return;
 	}
 	struct line line = {0};
-	add(&line, "{\"event\":\"request\",\"us\":%lu,\"retired\":%d,\"causes\":[]}", notes->handler_ns / 1000, (int)why);
+	if (notes->told) { /* it was found out after the rewind */
+		add(&line, "{\"event\":\"retired\",\"why\":%d}", (int)why);
+	} else {
+		add(&line, "{\"event\":\"request\",\"us\":%lu,\"retired\":%d,\"causes\":[]}", notes->handler_ns / 1000,
+		    (int)why);
+	}
 	send_line(&line);
 }

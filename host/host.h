@@ -535,11 +535,13 @@ void warm_settle(void);       /* before the point: which ones */
 bool warm_request_over(void); /* tells their servers to forget; false: one is in the middle of something */
 void warm_after_rewind(void); /* waits for that; does not return when it did not go well */
 bool warm_may_start(void);    /* false: a start failed a while ago, and this worker goes without; until another tries */
-bool warm_start_failed(void); /* workers go without for a while; whether that is news */
-void warm_started(void);      /* it did not fail */
-bool warm_lost(void);         /* why no request was taken: a server has closed one, or that while is over */
-void warm_leave(void);        /* says goodbye on them */
-void warm_give_up(void);      /* none is kept after all */
+/* This worker, or (half done) those after it of its number, go without for a while. Returns whether that is news. */
+bool warm_start_failed(bool half_done);
+void warm_started(void);     /* it did not fail */
+bool warm_has_started(void); /* once, in a worker of this number */
+bool warm_lost(void);        /* why no request was taken: a server has closed one, or that while is over */
+void warm_leave(void);       /* says goodbye on them */
+void warm_give_up(void);     /* none is kept after all */
 
 /* zygote.c */
 void zygote_run(void);               /* module started: serves the control channel; returns only in a worker */

@@ -69,7 +69,7 @@ bool warm_may_start(void)
 	return false;
 }
 
-bool warm_start_failed(void)
+bool warm_start_failed(bool half_done)
 {
 	struct hy_worker *record = hy_ring_record();
 	uint32_t before = record->failed_starts;
@@ -78,13 +78,19 @@ bool warm_start_failed(void)
 	uint64_t wait = RETRY_NS << before;
 	wait = wait > RETRY_MAX_NS ? RETRY_MAX_NS : wait;
 	retry_at = hy_now() + wait + hy_ring_worker() % IN_TURN * APART_NS;
-	record->start_again_at = retry_at;
+	record->start_again_at = half_done ? retry_at : 1;
 	return before == 0;
 }
 
 void warm_started(void)
 {
 	hy_ring_record()->failed_starts = 0;
+	hy_ring_record()->start_again_at = 1; /* long past; 0 is of a number that has never started */
+}
+
+bool warm_has_started(void)
+{
+	return hy_ring_record()->start_again_at != 0;
 }
 
 static bool may_take(void)

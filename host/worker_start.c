@@ -4,11 +4,14 @@
  * on top of the one that all share.
  *
  * It runs with `connections = "warm"` only, where the process is rewound by userfaultfd: elsewhere a connection would
- * not be kept, and requests open what they need by themselves. After an exception nobody knows what is half done, so
- * the worker ends, and the one after it serves without this step: the log has it once. That one is replaced after ten
- * seconds, since the server may be back, the next one after twenty, and so on. So it is with a server that says
- * nothing: a client that has waited for ten seconds finds the end of its connection. A fatal error, a thread, or a
- * SQLite connection in the middle of something fails the boot.
+ * not be kept, and requests open what they need by themselves. After an exception, or exit(), nobody knows what is half
+ * done, so the worker ends, and the one after it serves without this step. That one is replaced after ten seconds,
+ * since the server may be back, the next one after twenty, and so on. So it is with a server that says nothing: a
+ * client that has waited for ten seconds finds the end of its connection. A step that returns an exception has left
+ * nothing half done: what else it did is kept, and another worker tries later as well.
+ *
+ * A thread, or a SQLite connection in the middle of something, fails the boot, and so does a fatal error, unless the
+ * step has gone well before in a worker of this number.
  */
 #include "host.h"
 #include "rewind/rewind.h"
@@ -48,27 +51,27 @@ PHP_FUNCTION(hayate_on_worker_start)
 	ZVAL_COPY(&callable, &call.function_name);
 }
 
-/* Workers go on without what it should have done. Said once; each failure in a row holds for twice as long. */
-static void failed(const char *what, const char *said)
+/* What the step should have done is to be tried again in a while. Said once; each failure in a row holds for twice as
+ * long. `half_done`: nobody knows how far it came. Else it has seen to that by itself. */
+static void failed(const char *what, const char *said, bool half_done)
 {
-	is_half_done = true;
-	if (warm_start_failed()) {
+	is_half_done = half_done;
+	if (warm_start_failed(half_done)) {
 		log_format(
-		    "What hayate_on_worker_start() was given %s%s. Workers serve without it for ten seconds; then one tries "
+		    "What hayate_on_worker_start() was given %s%s. Workers serve without %s for ten seconds; then one tries "
 		    "again. Each that fails as well doubles that time, up to ten minutes, and says nothing.",
-		    what, said);
+		    what, said, half_done ? "it" : "what is missing");
 	}
 }
 
-static void failed_by_exception(void)
+static void failed_by(zend_object *thrown, bool half_done)
 {
-	zend_class_entry *base =
-	    instanceof_function(EG(exception)->ce, zend_ce_exception) ? zend_ce_exception : zend_ce_error;
+	zend_class_entry *base = instanceof_function(thrown->ce, zend_ce_exception) ? zend_ce_exception : zend_ce_error;
 	zval room;
-	zend_string *said = zval_get_string(zend_read_property(base, EG(exception), ZEND_STRL("message"), true, &room));
+	zend_string *said = zval_get_string(zend_read_property(base, thrown, ZEND_STRL("message"), true, &room));
 	char what[256];
-	snprintf(what, sizeof what, "threw %s: ", ZSTR_VAL(EG(exception)->ce->name));
-	failed(what, ZSTR_VAL(said));
+	snprintf(what, sizeof what, "%s %s: ", half_done ? "threw" : "returned", ZSTR_VAL(thrown->ce->name));
+	failed(what, ZSTR_VAL(said), half_done);
 	zend_string_release(said);
 }
 
@@ -86,10 +89,14 @@ static bool call(void)
 			stray_end();
 		}
 		lifecycle_leave_if_out_of_memory();
-		if (EG(exception) != NULL && !zend_is_unwind_exit(EG(exception))) {
-			failed_by_exception();
+		if (EG(exception) != NULL && zend_is_unwind_exit(EG(exception))) {
+			failed("called exit()", "", true);
+		} else if (EG(exception) != NULL) {
+			failed_by(EG(exception), true);
+		} else if (Z_TYPE(result) == IS_OBJECT && instanceof_function(Z_OBJCE(result), zend_ce_throwable)) {
+			failed_by(Z_OBJ(result), false);
 		} else if (rewind_lost_patience) {
-			failed("waited ten seconds for a server that said nothing", "");
+			failed("waited ten seconds for a server that said nothing", "", true);
 		} else {
 			warm_started();
 		}
@@ -119,10 +126,13 @@ void worker_start_run(void)
 		stray_end(); /* a child of the step's in which a fatal error has ended it speaks for no worker */
 	}
 	rewind_patience_ms = 0;
-	runs = false;
+	if (wrong != NULL && warm_has_started()) {
+		failed("was ended by a fatal error", "", true);
+	}
 	if (is_half_done) {
 		worker_exit(HY_RETIRED_CONNECTION_LOST);
 	}
+	runs = false;
 	/* Those of the boot ended with the fork. */
 	rewind_set_timer(ITIMER_REAL, &(struct itimerval){0});
 	rewind_set_timer(ITIMER_VIRTUAL, &(struct itimerval){0});

@@ -31,8 +31,8 @@ final class LaravelWarm
     private static array $held = [];
     private static bool $opens = false;
 
-    /** Opens what can be; throws, after that, where a server may be there later. */
-    public static function open(Application $app): void
+    /** Opens what can be. Returns what went wrong, if a server may be there later. */
+    public static function open(Application $app): ?\Throwable
     {
         $failed = null;
         foreach ([self::database(...), self::redis(...)] as $part) {
@@ -49,9 +49,8 @@ final class LaravelWarm
                 self::$opens = false;
             }
         }
-        if (null !== $failed) {
-            throw $failed;
-        }
+
+        return $failed;
     }
 
     /**

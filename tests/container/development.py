@@ -5,6 +5,7 @@ the browser, Xdebug steps and profiles, composer and git run. `run` starts it in
 from __future__ import annotations
 
 import json
+import os
 import pathlib
 import socket
 import sys
@@ -105,6 +106,18 @@ def main(image: pathlib.Path, bundle: pathlib.Path) -> None:
                 session.finish()
             holds("and the answer comes", json.loads(answer.result(60))["twice"] == 42)
             holds("it ends with 0", container.end() == 0)
+
+    # As the guide says: whose project it is, by the number outside.
+    for path in (project, *project.rglob("*")):
+        os.chown(path, 1000, 1000)
+    (project / "public/writes.php").write_text("<?php mkdir('/app/var'); echo posix_getuid(), ' ', file_put_contents('/app/var/cached', 'x');")
+    own = mounted(HOME="/tmp")
+    own["process"]["user"] = {"uid": 1000, "gid": 1000}
+    with started(bundle, own, check) as container:
+        holds("as its own user the project is written", get("/writes.php") == b"1000 1" and (project / "var/cached").stat().st_uid == 1000)
+        done = container.exec("composer", "init", "--no-interaction", "--name=a/b", "--working-dir=/app/var")
+        holds("and Composer writes there", done.returncode == 0 and (project / "var/composer.json").stat().st_uid == 1000, done.stderr)
+        holds("it ends with 0", container.end() == 0)
 
     with started(bundle, mounted(XDEBUG_MODE="profile", XDEBUG_CONFIG="output_dir=/tmp"), check) as container:
         get("/")

@@ -354,3 +354,20 @@ def test_classic_mode_is_explained_by_what_it_has(site) -> None:
     assert "CPU µs  path" in said and "pages" not in said and "scan" not in said
     assert "  /?to=1 → /there" in said
     assert "Each request starts afresh, as under php-fpm" in said
+
+
+@pytest.mark.parametrize("rewind", ["on", "fork"])
+@pytest.mark.parametrize("start", ["return;", "throw new Exception('no database');"], ids=["fine", "throws"])
+def test_what_costs_a_worker_is_told_of_the_request_that_does(tmp_path, rewind, start) -> None:
+    """A start that threw, and a doubt that came after a rewind, were one request more, so that others were said to do it."""
+    tmp_path.chmod(0o755)
+    (tmp_path / 'settings "of" mine.json').write_text("{}")
+    step = f"hayate_on_worker_start(function () {{ {start} }});"
+    handler = "if (isset($_GET['reset'])) { opcache_reset(); }"
+    script = WORKER.replace("CONNECT", step).replace("    echo count", f"    {handler}\n    echo count")
+    (tmp_path / "worker.php").write_text(script)
+    urls = ["/", "/?child=1" if rewind == "on" else "/?reset=1", "/?a", "/?b"]
+    flags = [flag for url in urls for flag in ("--url", url)]
+    report = reports(tmp_path, "--worker", str(tmp_path / "worker.php"), "--rewind", rewind, "--connections", "warm", *flags)
+    told = [sample["path"] for sample in report["samples"] if sample["retired"]]
+    assert told == [urls[1]], [(sample["path"], sample["retired"]) for sample in report["samples"]]

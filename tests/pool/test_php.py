@@ -235,7 +235,7 @@ def test_check_warns_of_an_old_release(site: pathlib.Path) -> None:
     """Of the PHP that runs, which a later or an earlier library may be than the host was built for."""
     host = site / "hayate-php8.4"
     host.write_text(
-        "#!/bin/sh\n[ \"$1\" = --version ] && { echo 'PHP 8.4.30, layout 1'; exit; }\n"
+        f"#!/bin/sh\n[ \"$1\" = --version ] && {{ {hayate_binary().parent}/hayate-php{PHP_VERSION} --version | sed 's/PHP [0-9.]*/PHP 8.4.30/'; exit; }}\n"
         "echo tracking=uffd; echo php=8.4.27; echo ini=/etc/php.ini; echo extension=Core\n"
     )
     host.chmod(0o755)
@@ -288,6 +288,32 @@ def test_the_log_warns_of_an_old_release(site: pathlib.Path) -> None:
         assert warning.startswith(f"PHP {old.decode()} lacks security repairs of PHP {PHP_VERSION}."), warning
 
 
+def test_a_host_is_run_by_the_library_of_its_own_version(site: pathlib.Path) -> None:
+    """All of Debian's call themselves libphp.so: where there were two, either was taken for each host."""
+    host = hayate_binary().parent / f"hayate-php{PHP_VERSION}"
+    (site / "libphp.so").write_text("of another PHP")
+    done = subprocess.run([host, "--version"], capture_output=True, text=True, check=False, env={"LD_LIBRARY_PATH": str(site)})
+    assert done.stdout.startswith(f"PHP {PHP_VERSION}."), done
+
+
+@pytest.mark.parametrize(
+    "says, why",
+    [
+        (r"s/layout \d+/layout 1/", "is of another version of Hayate"),
+        (r"s/PHP [\d.]+/PHP 8.1.2/", "was made for PHP 8.1.2, and is run by the library of PHP"),
+    ],
+    ids=["layout", "library"],
+)
+def test_check_refuses_a_host_that_does_not_fit(site: pathlib.Path, says: str, why: str) -> None:
+    """As after half of an upgrade: it could be served, in check's words."""
+    host = hayate_binary().parent / f"hayate-php{PHP_VERSION}"
+    wrapper = site / "hayate-php"
+    wrapper.write_text(f'#!/bin/sh\n[ "$1" = --version ] || exec {host} "$@"\n{host} --version | perl -pe \'{says}\'\n')
+    wrapper.chmod(0o755)
+    done = subprocess.run([hayate_binary(), "check", str(site), "--php", str(wrapper)], capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2 and why in done.stderr and "This can be served" not in done.stdout, done
+
+
 def test_the_log_warns_of_a_version_whose_support_has_ended(site: pathlib.Path) -> None:
     (site / "later.c").write_text(LATER)
     subprocess.run(["cc", "-shared", "-fPIC", "-o", site / "later.so", site / "later.c"], check=True)
@@ -296,12 +322,14 @@ def test_the_log_warns_of_a_version_whose_support_has_ended(site: pathlib.Path) 
         assert f"releases of PHP {PHP_VERSION} since 20" in warning, warning
 
 
-@pytest.mark.parametrize("version, says", [("9.9", "there is no hayate-php9.9"), ("new", "is no PHP version")])
+@pytest.mark.parametrize("version, says", [("8.3", "there is no hayate-php8.3"), ("9.9", "there is no hayate-php9.9"), ("new", "is no PHP version")])
 def test_a_version_that_is_missing_is_named_with_its_remedy(site: pathlib.Path, version: str, says: str) -> None:
     said = check(site, "--php", version)
     assert said.returncode == 2 and says in said.stderr, said.stderr
     if version == "9.9":
-        assert "php9.9-dev" in said.stderr and f"(of others: {PHP_VERSION}" in said.stderr, said.stderr
+        assert "Hayate knows PHP 8.2" in said.stderr and f"(of others: {PHP_VERSION}" in said.stderr, said.stderr
+    if version == "8.3":
+        assert "php8.3-dev" in said.stderr, said.stderr
 
 
 def test_an_application_loads_several_extensions_and_check_names_those_that_are_missing(site: pathlib.Path) -> None:

@@ -249,3 +249,40 @@ def test_one_reset_is_one_new_boot(directory) -> None:
         assert wait_until(lambda: modes.get(server) != before)
         assert len(set(modes.many(server, 40))) == 1
         assert "OPcache is full" not in server.log()
+
+
+SERVES = "echo isset($GLOBALS['half']) ? 'half' : 'whole';"
+
+
+@pytest.mark.parametrize("boot", ["shared", "private"])
+@pytest.mark.parametrize(
+    ("end", "said"),
+    [("throw new Exception('no');", "threw Exception: no"), ("exit(3);", "called exit()")],
+    ids=["throws", "exits"],
+)
+def test_what_is_half_done_is_no_requests(directory, boot, end, said) -> None:
+    """Each found what the step had made by then."""
+    modes.write(directory, worker("$GLOBALS['half'] = 1;" + end, SERVES))
+    with modes.hayate(directory, "on", boot, workers=2, args=WARM) as server:
+        assert set(modes.many(server, 40)) == {"whole"}
+        assert server.logged(f"was given {said}") and set(modes.application(server)["restarts"]) == {"connection_lost"}
+
+
+def test_a_step_that_returns_what_it_has_caught_keeps_the_rest(directory) -> None:
+    modes.write(directory, worker("$GLOBALS['half'] = 1; return new Exception('one of two');", SERVES))
+    with modes.hayate(directory, "on", "shared", workers=2, args=WARM) as server:
+        assert set(modes.many(server, 20)) == {"half"}
+        assert server.logged("was given returned Exception: one of two. Workers serve without what is missing")
+        assert modes.application(server)["restarts"] == {}
+
+
+def test_a_fatal_error_of_a_step_that_has_gone_well_costs_no_page(directory) -> None:
+    """As of a client that reports a lost database by E_USER_ERROR: the site was away for as long as the database."""
+    step = f"if (file_exists('{directory}/away')) {{ trigger_error('no database', E_USER_ERROR); }} $GLOBALS['half'] = 1;"
+    modes.write(directory, worker(step, SERVES + " if (isset($_GET['die'])) posix_kill(getmypid(), 9);"))
+    with modes.hayate(directory, "on", "shared", workers=1, args=WARM) as server:
+        assert modes.get(server) == "half"
+        (directory / "away").touch()
+        requests.get(server.url + "/?die=1", timeout=60)
+        assert set(modes.many(server, 20)) == {"whole"}
+        assert server.logged("was given was ended by a fatal error")

@@ -40,6 +40,7 @@ pub fn parse() -> Cli {
         // clap's own way out says nothing of a disk that is full. An error that cannot be told changes nothing.
         if let Err(unwritten) = error.print()
             && !error.use_stderr()
+            && unwritten.kind() != std::io::ErrorKind::BrokenPipe
         {
             crate::unwritten(&unwritten);
         }

@@ -3,6 +3,7 @@
 use std::{path::Path, process::ExitCode, time::SystemTime};
 
 use hayate_pool::{Mode, Rewind, releases};
+use hayate_ring::layout::HY_LAYOUT_VERSION;
 
 use crate::{
     args::CheckArgs,
@@ -135,10 +136,27 @@ pub fn run(args: &CheckArgs) -> ExitCode {
             ));
             return ExitCode::from(2);
         }
-        // The rest is between hayate and its host.
+        // The rest of it is between hayate and its host.
+        let layout = version.rsplit_once(", layout ").map_or("", |(_, layout)| layout);
+        if layout != HY_LAYOUT_VERSION.to_string() {
+            complain(format_args!(
+                "php: {} is of another version of Hayate (expected layout {HY_LAYOUT_VERSION} of the shared memory, found {layout:?}): install \
+                 both anew",
+                spec.host.display()
+            ));
+            return ExitCode::from(2);
+        }
         let built = version.split(", ").next().unwrap_or(&version);
         say!("  php         {built}, {}", terminal::path(&spec.host));
         match &probe {
+            Ok(probe) if !is_of_its_branch(built, &probe.php) => {
+                let why = format!(
+                    "{} was made for {built}, and is run by the library of PHP {}: install Hayate's package for that PHP, or build the host anew",
+                    spec.host.display(),
+                    probe.php
+                );
+                unstarted.push((&*spec.name, why));
+            }
             Ok(probe) => describe_php(&version, app, probe, &mut warnings),
             Err(why) => unstarted.push((&*spec.name, why.clone())),
         }
@@ -223,6 +241,12 @@ fn closed_front_controller(app: &App) -> Option<String> {
         "deny: \"{path}\" closes the front controller, so all that is no file is 404. To close only what visitors ask for by that name, write a \
          rule with redirect or rewrite; to have none, front_controller = \"\""
     ))
+}
+
+/// Whether the PHP that answered is of the branch, such as 8.2, of the one that the host was built for, such as `PHP 8.2.36`.
+fn is_of_its_branch(built: &str, php: &str) -> bool {
+    let branch = |release: &str| release.rsplit_once('.').map(|(branch, _)| branch.to_owned());
+    built.strip_prefix("PHP ").is_some_and(|built| branch(built) == branch(php))
 }
 
 /// What the application's PHP is made of. `built` is what its host was built for.

@@ -137,6 +137,11 @@ pub enum Event {
         /// What was written, largest first.
         causes: Vec<Cause>,
     },
+    /// The request before it was the worker's last, which was found out after its rewind.
+    Retired {
+        /// Of `enum hy_retired`.
+        why: u32,
+    },
     /// From a newer host.
     #[serde(other)]
     Unknown,

@@ -9,6 +9,8 @@ use std::{
 };
 
 const PREFIX: &str = "hayate-php";
+/// Branches of PHP that the host can be built for (host/versions.mk).
+const BRANCHES: [&str; 4] = ["8.2", "8.3", "8.4", "8.5"];
 
 /// Where host binaries are looked for, in this order.
 fn places() -> Vec<PathBuf> {
@@ -70,10 +72,14 @@ pub fn find(wanted: Option<&str>) -> Result<PathBuf, String> {
                     none if none.is_empty() => String::new(),
                     some => format!(" (of others: {some})"),
                 };
+                let missing = format!("there is no {name} beside hayate, in ../lib/hayate or in PATH{others}");
+                if !BRANCHES.contains(&version) {
+                    return format!("{missing}; Hayate knows PHP {}", BRANCHES.join(", "));
+                }
                 format!(
-                    "there is no {name} beside hayate, in ../lib/hayate or in PATH{others}; install Hayate's package \
-                     hayate-php{version} (Debian 12 has PHP 8.2, Debian 13 PHP 8.4), or, where php{version}-dev and \
-                     libphp{version}-embed are to be had, build it with `make -C host PHP={version}` and copy host/build/{name} there"
+                    "{missing}; install Hayate's package hayate-php{version} (Debian 12 has PHP 8.2, Debian 13 PHP 8.4), or, where \
+                     php{version}-dev and libphp{version}-embed are to be had, build it with `make -C host PHP={version}` and copy \
+                     host/build/{name} there"
                 )
             })
         }
@@ -120,7 +126,8 @@ mod tests {
     #[test]
     fn what_is_missing_is_named_with_its_remedy() {
         assert!(find(Some("/nowhere/php")).unwrap_err().contains("/nowhere/php is no program"));
-        assert!(find(Some("9.9")).unwrap_err().contains("make -C host PHP=9.9"));
+        assert!(find(Some("8.3")).unwrap_err().contains("make -C host PHP=8.3"));
+        assert!(find(Some("9.9")).unwrap_err().ends_with("Hayate knows PHP 8.2, 8.3, 8.4, 8.5"));
         assert!(find(Some("nine")).unwrap_err().contains("no PHP version"));
     }
 }

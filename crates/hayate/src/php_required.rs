@@ -36,8 +36,9 @@ pub fn unmet(root: &Path, pool: Option<&str>, running: &str) -> Option<String> {
         Some([major, minor, _]) => {
             let of_pool = pool.map(|pool| format!(" of '{pool}', in whose workers it runs"));
             format!(
-                "set php = \"{major}.{minor}\"{} (package hayate-php{major}.{minor})",
-                of_pool.unwrap_or_default()
+                "set php = \"{major}.{minor}\"{} (package hayate-php{major}.{minor}, {})",
+                of_pool.unwrap_or_default(),
+                where_it_is(minor)
             )
         }
         None => "install its packages with this PHP: composer update".to_owned(),
@@ -47,6 +48,15 @@ pub fn unmet(root: &Path, pool: Option<&str>, running: &str) -> Option<String> {
         terminal::word(who),
         terminal::word(constraint)
     ))
+}
+
+/// Which Debian has the package of PHP 8's branch.
+fn where_it_is(minor: u32) -> &'static str {
+    match minor {
+        ..=3 => "of Debian 12",
+        4 => "of Debian 13",
+        _ => "of no stable Debian yet",
+    }
 }
 
 /// Whether a constraint of Composer's allows a version (getcomposer.org, "Versions and constraints"). `None`: it is not understood.
@@ -200,13 +210,11 @@ mod tests {
         assert_eq!(
             unmet(dir.path(), None, "8.2.36").unwrap(),
             "a/b requires PHP >=8.4, and this is 8.2.36, with which vendor/autoload.php may refuse to run; \
-             set php = \"8.4\" (package hayate-php8.4)"
+             set php = \"8.4\" (package hayate-php8.4, of Debian 13)"
         );
-        assert!(
-            unmet(dir.path(), Some("main"), "8.2.36")
-                .unwrap()
-                .ends_with("set php = \"8.4\" of 'main', in whose workers it runs (package hayate-php8.4)")
-        );
+        assert!(unmet(dir.path(), Some("main"), "8.2.36").unwrap().ends_with(
+            "set php = \"8.4\" of 'main', in whose workers it runs (package hayate-php8.4, of Debian 13)"
+        ));
         write("composer.json", r#"{"require": {"php": "^7.4"}}"#);
         assert!(unmet(dir.path(), None, "8.2.36").unwrap().starts_with("composer.json requires PHP ^7.4, "));
         assert!(unmet(dir.path(), None, "8.2.36").unwrap().ends_with("composer update"));

@@ -5,6 +5,7 @@ use std::{
     fmt, fs, io,
     path::{Component, Path, PathBuf},
     sync::{Mutex, PoisonError},
+    time::{Duration, Instant},
 };
 
 /// Where the kernel's cgroups are mounted.
@@ -38,15 +39,16 @@ pub(crate) fn not_forked(error: impl fmt::Display) -> String {
     explained(error, own().and_then(|own| tightest(&own, Path::new(MOUNTED))))
 }
 
-/// Whether the kernel has killed a process of this cgroup for want of memory of which nobody has been told here. Each is told once, so ask only of
-/// one that SIGKILL has ended. It cannot be told whether it was that very process: the kernel counts, and names none but in its log.
+/// Whether the kernel has just killed a process of this cgroup for want of memory of which nobody has been told here: since it was last looked
+/// ([`look_for_kills`]), or shortly before. Each is told once, so ask only of one that SIGKILL has ended. Whether it was that very process nobody can
+/// tell: the kernel counts, and names none but in its log.
 pub(crate) fn killed_for_memory() -> bool {
-    KILLS.lock().unwrap_or_else(PoisonError::into_inner).one_more(kills())
+    KILLS.lock().unwrap_or_else(PoisonError::into_inner).tell(kills(), Instant::now())
 }
 
-/// Begins to count, so that what was killed before is nobody's here.
-pub(crate) fn count_kills() {
-    KILLS.lock().unwrap_or_else(PoisonError::into_inner).begin(kills());
+/// Looks how many the kernel has killed, so that those of long ago are not taken for what dies later.
+pub(crate) fn look_for_kills() {
+    KILLS.lock().unwrap_or_else(PoisonError::into_inner).look(kills(), Instant::now());
 }
 
 /// What to say of a process that the kernel has killed for want of memory, and what to do about it.
@@ -57,25 +59,40 @@ pub(crate) fn out_of_memory() -> String {
     )
 }
 
-static KILLS: Mutex<Kills> = Mutex::new(Kills { told: None });
+/// Who is killed dies soon, and is told of soon after.
+const RECENT: Duration = Duration::from_secs(5);
+
+static KILLS: Mutex<Kills> = Mutex::new(Kills { seen: None, untold: 0, since: None });
 
 /// Processes that the kernel has killed for want of memory.
 struct Kills {
-    /// How many of the kernel's count have been told, or were there before. `None`: nobody has begun to count.
-    told: Option<u64>,
+    /// The kernel's count, when it was last looked at. `None`: it was not, and what was killed by then is nobody's here.
+    seen: Option<u64>,
+    /// Of those that nobody was told of.
+    untold: u64,
+    /// When the last of them was seen.
+    since: Option<Instant>,
 }
 
 impl Kills {
-    fn begin(&mut self, counted: Option<u64>) {
-        self.told = self.told.or(counted);
+    fn look(&mut self, counted: Option<u64>, now: Instant) {
+        let Some(counted) = counted else { return };
+        // A group that the process was moved to counts anew.
+        let more = counted.saturating_sub(self.seen.replace(counted).unwrap_or(counted));
+        if self.since.is_none_or(|since| now - since > RECENT) {
+            self.untold = 0;
+        }
+        if more > 0 {
+            self.untold = self.untold.saturating_add(more);
+            self.since = Some(now);
+        }
     }
 
-    fn one_more(&mut self, counted: Option<u64>) -> bool {
-        let (Some(told), Some(counted)) = (&mut self.told, counted) else { return false };
-        let more = counted > *told;
-        // A group that the process was moved to counts anew.
-        *told = if more { *told + 1 } else { counted };
-        more
+    fn tell(&mut self, counted: Option<u64>, now: Instant) -> bool {
+        self.look(counted, now);
+        let any = self.untold > 0;
+        self.untold = self.untold.saturating_sub(1);
+        any
     }
 }
 
@@ -200,15 +217,17 @@ mod tests {
         assert_eq!(kills_of("0::/\n", v2.path()), None);
         let v1 = cgroups(&[("memory/a/memory.oom_control", "oom_kill_disable 0\nunder_oom 0\noom_kill 2\n")]);
         assert_eq!(kills_of("4:memory:/a\n0::/\n", v1.path()), Some(2));
-        let mut kills = Kills { told: None };
-        assert!(!kills.one_more(Some(3)), "nobody has begun to count");
-        kills.begin(Some(3));
-        kills.begin(Some(9));
-        assert_eq!(
-            [3, 5, 5, 5, 1, 1, 2].map(|n| kills.one_more(Some(n))),
-            [false, true, true, false, false, false, true]
-        );
-        assert!(!kills.one_more(None));
+        let mut kills = Kills { seen: None, untold: 0, since: None };
+        let now = Instant::now();
+        let mut told =
+            |counts: &[u64], now| -> Vec<bool> { counts.iter().map(|n| kills.tell(Some(*n), now)).collect() };
+        assert_eq!(told(&[3], now), [false], "of before");
+        assert_eq!(told(&[3, 5, 5, 5, 1, 1, 2], now), [false, true, true, false, false, false, true]);
+        kills.look(Some(4), now);
+        kills.look(Some(4), now + RECENT);
+        assert!(kills.tell(Some(4), now + RECENT), "seen a moment ago");
+        assert!(!kills.tell(Some(4), now + 3 * RECENT), "one of them is long past");
+        assert!(!kills.tell(None, now));
     }
 
     #[test]

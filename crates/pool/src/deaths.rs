@@ -160,7 +160,11 @@ impl Supervisor {
             // One that has said how all are to boot instead ends as well.
             if cause != Cause::BootFailed && failed && self.said.is_none() && (booting || !serves) {
                 let log = self.host.as_ref().map(|host| host.tail.lines()).unwrap_or_default();
-                self.boot_failed(format!("its workers end before they have served a request ({label})"), log);
+                let remedy = cause.remedy();
+                self.boot_failed(
+                    format!("its workers end before they have served a request ({label}){remedy}"),
+                    log,
+                );
             }
         }
     }

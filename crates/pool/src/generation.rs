@@ -138,7 +138,7 @@ impl Generation {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
         }
         let ring = Ring::create(&Config::for_workers(*spec.workers.end()), hub)?;
-        cgroup::count_kills();
+        cgroup::look_for_kills();
         let shared = Arc::new(Shared {
             spec,
             launcher,
@@ -282,6 +282,7 @@ impl Generation {
 
     /// The present state.
     pub fn status(&self) -> Status {
+        cgroup::look_for_kills();
         let (Shared { spec, .. }, ring) = (&*self.shared, self.shared.ring());
         ring.nudge();
         let now = Instant::now();

@@ -164,6 +164,11 @@ impl Report {
                 Event::Request { us, destructors_ns, loaded, retired, causes } => {
                     requests.push((us, loaded, retired, causes, destructors_ns))
                 }
+                Event::Retired { why } => {
+                    if let Some((_, _, retired, ..)) = requests.last_mut() {
+                        *retired = retired.or(Some(why));
+                    }
+                }
                 Event::Boot { us, files } => {
                     // Each worker that boots by itself says all this; it is said once.
                     (snapshot, booted) = (None, Some((us, files)));
