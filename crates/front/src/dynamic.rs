@@ -5,7 +5,7 @@ use std::{
 };
 
 use hayate_http::{Exchange, Head, Version};
-use hayate_ring::{Exchange as Job, Failure, HeadTooLarge, ResponseHead, Ring, Slot};
+use hayate_ring::{Exchange as Job, Failure, HeadTooLarge, Refused, ResponseHead, Ring, Slot};
 
 use crate::{
     Settings,
@@ -259,7 +259,10 @@ async fn admit(
     let mut late = None;
     poll_fn(|cx| {
         if let Poll::Ready(admitted) = admitted.as_mut().poll(cx) {
-            return Poll::Ready(admitted.map_err(|full| no_worker(full.to_string())));
+            return Poll::Ready(admitted.map_err(|refused| match refused {
+                Refused::QueueFull => no_worker(refused.to_string()),
+                Refused::Stopped => no_answer(503, refused.to_string()),
+            }));
         }
         let late = late.get_or_insert_with(|| Box::pin(tokio::time::sleep(timeout)));
         if late.as_mut().poll(cx).is_ready() {

@@ -84,8 +84,10 @@ pub(crate) struct Table {
 impl Table {
     /// [`Generation::lacking`].
     fn lacking(&self) -> Option<&'static str> {
-        if self.phase == Phase::Booting {
-            return Some("the application still boots");
+        match self.phase {
+            Phase::Booting => return Some("the application still boots"),
+            Phase::Draining | Phase::Stopped => return Some("it is being stopped, or replaced"),
+            Phase::Serving | Phase::Failing => {}
         }
         let serves = self.workers.values().any(Worker::serves);
         (!serves).then_some("none of its workers runs; they are being started")
