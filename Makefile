@@ -90,7 +90,7 @@ root-%:
 # Beside all tests here a part of them on another Debian: what depends on PHP, the C library and the frameworks, which are newer there.
 # Nothing when somebody has said which tests, or is not root.
 ALSO ?= $(if $(and $(filter file,$(origin TESTS)),$(filter 0,$(shell id -u))),trixie)
-ALSO_TESTS = tests/parity/test_parity.py tests/apps tests/rewind/test_alone.py tests/rewind/test_boot_files.py tests/rewind/test_engines.py
+ALSO_TESTS = tests/parity/test_parity.py $(addprefix tests/apps/test_,symfony.py laravel.py wordpress.py) tests/rewind/test_alone.py tests/rewind/test_engines.py
 ALSO_JOBS ?= 3
 # What was said to this make, such as PHP=8.2, is not for that one: make hands it on in MAKEFLAGS, and in the environment as well.
 test-%:

@@ -15,6 +15,7 @@ import zlib
 from collections.abc import Iterator
 
 import pytest
+import requests
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
 
@@ -26,11 +27,20 @@ ALONE = ("lab/test_known_costs.py", "lab/test_load.py", "lab/test_load_proof.py"
 # Files that take minutes beside others: they begin first, so that nothing waits for one of them at the end.
 LONGEST = (
     "lab/test_engines.py", "pool/test_frameworks.py", "pool/test_loaded_ahead.py", "pool/test_master.py", "pool/test_slow_requests.py",
-    "pool/test_supervision.py", "pool/test_upgrade.py", "pool/test_waits.py", "protocol/test_over.py", "rewind/test_boot_locks.py",
+    "pool/test_supervision.py", "pool/test_upgrade.py", "pool/test_waits.py", "pool/test_warm_frameworks.py", "protocol/test_over.py", "rewind/test_boot_locks.py",
     "rewind/test_clocks.py", "rewind/test_frameworks.py", "rewind/test_front_controllers.py", "rewind/test_libraries.py",
     "rewind/test_opened_again.py", "rewind/test_randomness.py", "rewind/test_symfony_services.py", "rewind/test_time_limit.py",
     "security/test_slow_attacks.py", "torture/test_torture.py",
 )  # fmt: skip
+
+
+def _session(self: requests.Session, begin=requests.Session.__init__) -> None:
+    """Proxies of the environment are not for this machine's servers, and to look for them and for ~/.netrc takes two fifths of a request's time."""
+    begin(self)
+    self.trust_env, self.verify = False, os.environ.get("REQUESTS_CA_BUNDLE") or True
+
+
+requests.Session.__init__ = _session
 REQUIRE_ALL = os.environ.get("HAYATE_REQUIRE_ALL") == "1"
 
 
