@@ -72,6 +72,27 @@ function frankenphp_handle_request(callable $callback): bool
 }
 
 /**
+ * Says what each worker is to do after its fork, before its first request: open the connections that are to be kept.
+ *
+ * It runs with `connections = "warm"` and rewinding by `uffd` only; elsewhere requests open what they need. What it did is
+ * there for each request of that worker. Call this before the first {@see hayate_handle_request()}; the last call counts.
+ *
+ *     hayate_on_worker_start(function () use ($app): void {
+ *         $app->database()->query('SELECT 1');
+ *     });
+ *
+ * When it throws, or calls `exit()`, workers serve without it for a while, and then one tries again.
+ *
+ * @param callable(): mixed $run called without arguments; an exception that it has caught and returns means that a part
+ *                               is missing: the rest is kept, and another worker tries later
+ *
+ * @throws \Error when called after the first hayate_handle_request(), or from within a handler
+ */
+function hayate_on_worker_start(callable $run): void
+{
+}
+
+/**
  * Sends the answer as it stands to the visitor, completes it, and lets the script run on.
  *
  * For work that nobody should wait for: mail, statistics, caches. Output buffers are flushed first; what is echoed

@@ -99,8 +99,6 @@ class Browser:
     def __init__(self, base: str) -> None:
         self.base = base
         self.session = requests.Session()
-        # No proxy and no .netrc from the environment: the server is here.
-        self.session.trust_env = False
         self.session.headers["User-Agent"] = "Mozilla/5.0 (tests of Hayate)"
 
     def request(self, method: str, path: str, *, redirects: bool = True, **arguments: object) -> Page:

@@ -288,6 +288,14 @@ def test_the_log_warns_of_an_old_release(site: pathlib.Path) -> None:
         assert warning.startswith(f"PHP {old.decode()} lacks security repairs of PHP {PHP_VERSION}."), warning
 
 
+def test_editors_know_each_function() -> None:
+    """By php/stubs."""
+    root = pathlib.Path(__file__).parents[2]
+    table = re.search(r"hayate_functions\[\] = \{(.*?)ZEND_FE_END", (root / "host/functions.c").read_text(), re.DOTALL)
+    functions = set(re.findall(r"ZEND_(?:FE|FALIAS)\((\w+)", table[1]))
+    assert functions == set(re.findall(r"(?m)^function (\w+)\(", (root / "php/stubs/hayate.php").read_text()))
+
+
 def test_a_host_is_run_by_the_library_of_its_own_version(site: pathlib.Path) -> None:
     """All of Debian's call themselves libphp.so: where there were two, either was taken for each host."""
     host = hayate_binary().parent / f"hayate-php{PHP_VERSION}"

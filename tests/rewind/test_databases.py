@@ -55,7 +55,6 @@ class Visitors:
     def _run(self, requests_to_make: int) -> None:
         chance = random.Random()
         session = requests.Session()
-        session.trust_env = False
         for _ in range(requests_to_make):
             n = chance.randint(1, ROWS)
             what = chance.choice([f"read&n={n}", "look", "write", "nothing", chance.choice(LEAVING)])

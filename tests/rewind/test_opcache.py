@@ -63,7 +63,6 @@ class Load:
     def _run(self) -> None:
         chance = random.Random()
         session = requests.Session()
-        session.trust_env = False
         while not self._stop.is_set():
             path = self.path(chance)
             try:

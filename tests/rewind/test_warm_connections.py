@@ -233,7 +233,6 @@ def test_many_visitors(database: MariaDB, fresh: tuple[str, dict], workers: int)
         def visit(share: int) -> None:
             chance = random.Random()
             session = requests.Session()
-            session.trust_env = False
             for _ in range(share):
                 what = chance.choice(["look", "look", chance.choice(ways) + chance.choice(ENDS)])
                 answer = session.get(f"{server.url}/?do={what}", timeout=60)

@@ -8,9 +8,9 @@ use std::{
     process::Command,
 };
 
+use hayate_pool::releases;
+
 const PREFIX: &str = "hayate-php";
-/// Branches of PHP that the host can be built for (host/versions.mk).
-const BRANCHES: [&str; 4] = ["8.2", "8.3", "8.4", "8.5"];
 
 /// Where host binaries are looked for, in this order.
 fn places() -> Vec<PathBuf> {
@@ -73,8 +73,9 @@ pub fn find(wanted: Option<&str>) -> Result<PathBuf, String> {
                     some => format!(" (of others: {some})"),
                 };
                 let missing = format!("there is no {name} beside hayate, in ../lib/hayate or in PATH{others}");
-                if !BRANCHES.contains(&version) {
-                    return format!("{missing}; Hayate knows PHP {}", BRANCHES.join(", "));
+                if releases::branches().all(|branch| branch != version) {
+                    let known: Vec<_> = releases::branches().collect();
+                    return format!("{missing}; Hayate knows PHP {}", known.join(", "));
                 }
                 format!(
                     "{missing}; install Hayate's package hayate-php{version} (Debian 12 has PHP 8.2, Debian 13 PHP 8.4), or, where \

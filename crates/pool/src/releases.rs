@@ -20,6 +20,11 @@ const VERSIONS: [Version; 4] = [
     Version { name: "8.5", safe: Some(13), last_day: "2029-12-31", ends: 1_893_456_000 },
 ];
 
+/// The branches of PHP that are known, such as 8.2, oldest first.
+pub fn branches() -> impl Iterator<Item = &'static str> {
+    VERSIONS.iter().map(|version| version.name)
+}
+
 /// What is wrong with serving by this PHP (such as `8.2.35`) on this day; empty: nothing that was known.
 pub fn warnings(php: &str, now: SystemTime) -> Vec<String> {
     let mut parts = php.splitn(3, '.');
