@@ -146,6 +146,16 @@ def test_a_client_that_sends_no_more_gets_its_answers(server) -> None:
         assert statuses == ["200", "200"] and ended == 2
 
 
+def test_a_cookie_in_crumbs_is_one_header(server) -> None:
+    """Browsers send each of many cookies by itself (RFC 9113, 8.2.3)."""
+    with socket.create_connection(("127.0.0.1", server.port), timeout=60) as sock:
+        client = Raw(sock)
+        client.request(1, "/ok.php", *(("cookie", f"c{n}=1") for n in range(250)))
+        assert client.status(1) == "200"
+        client.request(3, "/ok.php", *((f"x-{n}", "1") for n in range(250)))
+        assert client.status(3) == "431"
+
+
 def test_a_body_that_cannot_come_any_more(server) -> None:
     """Nobody waits body_timeout for it, which is far longer."""
     for method in ("POST", "PUT"):

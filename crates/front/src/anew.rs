@@ -63,7 +63,7 @@ pub(crate) async fn routed(
     };
     let site = now.routes.pick(client.name, client.asked).ok_or_else(gone)?;
     let max_body = now.settings.limits.body_size;
-    match way::find(site, &as_asked(client), exchange, &mut Dresses::new()).await? {
+    match way::find(site, &as_asked(client), exchange, &mut Dresses::default()).await? {
         Way::Answer(reply) => Ok(Anew::Answer(reply)),
         Way::To(Destination { site, found: Found::Script(script), ruled }) => {
             Ok(Anew::Script(Moved { site: Arc::clone(site), script, ruled, max_body }))

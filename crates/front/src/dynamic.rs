@@ -60,13 +60,25 @@ pub(crate) struct Client<'a> {
 }
 
 impl Client<'_> {
-    /// The values of a header, by its name in lower case, as scripts have them: of the host what has chosen the site.
+    /// Whether it says who the visitor is: by a password, a token or a certificate.
+    pub(crate) fn is_known(&self) -> bool {
+        let shown = |(name, value): &(&str, String)| *name == CLIENT_VERIFY && value == VERIFIED;
+        self.head.get(b"authorization").is_some() || self.peer.variables.iter().any(shown)
+    }
+
+    /// The values of a header, by its name in lower case. Of the host it is what has chosen the site: a host has many spellings (`A.test`,
+    /// `a.test.`, `a.test:80`), which are not to lead past a rule.
     pub(crate) fn header<'a>(&'a self, name: &'a [u8]) -> impl Iterator<Item = &'a [u8]> {
-        let named = self.in_place_of_host.filter(|_| name == b"host");
-        let sent = self.head.all(name).filter(move |_| named.is_none());
-        named.into_iter().chain(sent)
+        let is_host = name == b"host";
+        let host = (is_host && !self.name.is_empty()).then_some(self.name.as_bytes());
+        host.into_iter().chain(self.head.all(name).filter(move |_| !is_host))
     }
 }
+
+/// What scripts are told of a client's certificate, by nginx's name, and what of one that is good.
+pub(crate) const CLIENT_VERIFY: &str = "SSL_CLIENT_VERIFY";
+/// See [`CLIENT_VERIFY`].
+pub(crate) const VERIFIED: &str = "SUCCESS";
 
 /// Why there is no answer of the script's, or of whoever else was to give one.
 pub(crate) enum NoAnswer {

@@ -16,7 +16,7 @@ use hayate_http::{
 use crate::{
     Settings,
     connection::{Accepted, Connection, Peer, Stream},
-    dynamic::Client,
+    dynamic::{CLIENT_VERIFY, Client, VERIFIED},
     reply::{Body, Reply, set},
     rules::client_of,
 };
@@ -181,7 +181,7 @@ fn variables(agreed: Agreed) -> Vec<(&'static str, String)> {
     let resumed = agreed.resumed.map(|resumed| if resumed { "r" } else { "." });
     variables.extend(resumed.map(|resumed| ("SSL_SESSION_REUSED", resumed.to_owned())));
     let client = agreed.client.as_ref().and_then(ClientCertificate::new);
-    variables.push(("SSL_CLIENT_VERIFY", if client.is_some() { "SUCCESS" } else { "NONE" }.to_owned()));
+    variables.push((CLIENT_VERIFY, if client.is_some() { VERIFIED } else { "NONE" }.to_owned()));
     if let Some(client) = client {
         variables.extend([
             ("SSL_CLIENT_S_DN", client.subject),

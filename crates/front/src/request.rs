@@ -20,13 +20,13 @@ use crate::{
     request_body::{BodyFailure, Keep},
     route,
     route::Found,
-    rules::Dresses,
+    rules::{Dresses, ForWhom},
     shown::Shown,
     site::{Backend, Site},
     snapshot::Snapshot,
     target::Target,
     temp::Owner,
-    way::{self, Destination, Way},
+    way::{self, Destination, Way, unless_gone},
 };
 
 impl Connection {
@@ -105,11 +105,15 @@ impl Connection {
         let mut account = Account::new(started, exchange.clock(), metrics, log);
         let early = match malformed {
             None if settings.tls.is_some() && path.is_some() && !peer.lacks_tls && turn.is_ok() => {
-                aside(settings, &client).await
+                let aside = async { Ok(aside(settings, &client).await) };
+                match unless_gone(exchange, aside).await {
+                    Ok(aside) => aside,
+                    Err(_) => return,
+                }
             }
             _ => None,
         };
-        let mut dresses = Dresses::new();
+        let mut dresses = Dresses::default();
         let mut reply = match site {
             _ if peer.lacks_tls => {
                 let mut reply = Reply::page(400, Some("The plain HTTP request was sent to HTTPS port"));
@@ -162,10 +166,15 @@ impl Connection {
             }
         };
         season(settings, &client, &mut reply);
-        if !dresses.is_empty() {
-            let private = is_private(&reply.answer);
+        if !dresses.worn.is_empty() {
+            let for_whom = match () {
+                () if is_private(&reply.answer) => ForWhom::Visitor,
+                // What a password, a certificate or a network opens is not for those who share a cache (RFC 9111, 3.5).
+                () if dresses.guarded || client.is_known() => ForWhom::Browsers,
+                () => ForWhom::All,
+            };
             let varies = has_word(&reply.answer, b"vary", &[b"accept-encoding"]);
-            dresses.iter().for_each(|dress| dress.put(&mut reply.answer, private));
+            dresses.worn.iter().for_each(|dress| dress.put(&mut reply.answer, for_whom));
             if varies {
                 vary(&mut reply.answer);
             }

@@ -213,6 +213,12 @@ impl HostPattern {
         // With a star or a colon in it no request would ever fit.
         let plain =
             |host: &Host<'_>| host.port.is_none() && !name.contains('*') && !name.ends_with(['.', ':']);
+        if text == "_" {
+            return Err(
+                "'_' is nobody's host; an application without hosts answers to all that no other one names"
+                    .into(),
+            );
+        }
         let host = Host::parse(name.as_bytes()).filter(plain);
         match host {
             Some(host) if below => Ok(HostPattern::Below(format!(".{}", host.name))),

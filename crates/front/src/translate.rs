@@ -224,7 +224,7 @@ pub(crate) async fn send_file(
         files::serve_absolute(head, site, place, path, allowed, keep).await
     } else {
         match inside_site(site, path).await {
-            Ok(Some(file)) => files::serve(head, site, file, keep).await,
+            Ok(Some((site, file))) => files::serve(head, site, file, keep).await,
             Ok(None) => Err(NoFile::Status(404)),
             Err(error) => Err(NoFile::Hangs(error)),
         }
@@ -269,12 +269,14 @@ pub(crate) async fn send_file(
     }
 }
 
-/// The file that a path of the site names.
-async fn inside_site(site: &Arc<Site>, path: &[u8]) -> io::Result<Option<Named>> {
+/// The file that a path of the site names, and what serves it: the site, or an `alias` of its rules.
+async fn inside_site<'s>(site: &'s Arc<Site>, path: &[u8]) -> io::Result<Option<(&'s Arc<Site>, Named)>> {
     let path = path.split(|b| *b == b'?').next().and_then(route::normalise);
     let Some(path) = path else { return Ok(None) };
+    let alias = site.rules.as_ref().zip(site.inside(&path)).and_then(|(rules, inside)| rules.alias(inside));
+    let site = alias.unwrap_or(site);
     Ok(match route::resolve(site, &path).await? {
-        Found::File(file) => Some(file),
+        Found::File(file) => Some((site, file)),
         _ => None,
     })
 }

@@ -3,7 +3,7 @@
 //! It promises that every request is asked the same in the same order, whether it has just come or was configured anew while it waited
 //! ([`crate::anew`]). It runs no script and reads no file.
 
-use std::{future::poll_fn, io, pin::pin, sync::Arc, task::Poll, time::Duration};
+use std::{future::poll_fn, io, pin::pin, sync::Arc, task::Poll};
 
 use hayate_http::Exchange;
 
@@ -11,7 +11,7 @@ use crate::{
     dynamic::{Client, NoAnswer, no_answer},
     reply::{Reply, set},
     route::{self, Found},
-    rules::{Dresses, Rules, Verdict},
+    rules::{Dresses, RuleLimits, Rules, Verdict, has_dots},
     site::Site,
 };
 
@@ -35,15 +35,14 @@ pub(crate) struct Destination<'r> {
 pub(crate) struct Ruled {
     /// Path, with the site's prefix, and query, if they are no more what was asked for.
     rewritten: Option<(Vec<u8>, Option<Vec<u8>>)>,
-    max_body: Option<u64>,
-    timeout: Option<Duration>,
+    limits: RuleLimits,
 }
 
 impl Ruled {
     /// The request as what answers it has it.
     pub(crate) fn client<'a>(&'a self, before: &Client<'a>) -> Client<'a> {
-        let max_body = self.max_body.unwrap_or(before.max_body);
-        let mut client = Client { max_body, timeout: self.timeout, ..*before };
+        let max_body = self.limits.max_body.unwrap_or(before.max_body);
+        let mut client = Client { max_body, timeout: self.limits.timeout, ..*before };
         if let Some((path, query)) = &self.rewritten {
             client.path = path;
             client.target.query = query.as_deref();
@@ -82,7 +81,7 @@ async fn by_rules<'r>(
         Verdict::Answer(reply) => return Ok(Way::Answer(reply)),
         Verdict::Pass(passed) => passed,
     };
-    let mut ruled = Ruled { rewritten: passed.rewritten.take(), max_body: None, timeout: None };
+    let mut ruled = Ruled { rewritten: passed.rewritten.take(), limits: RuleLimits::default() };
     let as_ruled = ruled.client(client);
     let site = passed.alias.unwrap_or(site);
     let found = match lies(site, &as_ruled).await? {
@@ -97,7 +96,7 @@ async fn by_rules<'r>(
             return Ok(Way::Answer(reply));
         }
     }
-    (ruled.max_body, ruled.timeout) = (passed.max_body, passed.timeout);
+    ruled.limits = passed.limits;
     Ok(Way::To(Destination { site, found, ruled: Some(ruled) }))
 }
 
@@ -116,6 +115,10 @@ async fn lies(site: &Arc<Site>, client: &Client<'_>) -> Result<Lies, NoAnswer> {
     if site.inside(client.path).is_some_and(|inside| site.denies(client.target.path, inside)) {
         return Ok(Lies::Closed(Reply::page(404, None)));
     }
+    // Rules have refused it already.
+    if !site.files.denied.is_empty() && has_dots(client.target.path) {
+        return Err(no_answer(400, "the path has . or .. in it, which scripts may read otherwise than deny"));
+    }
     let found = route::resolve(site, client.path).await.map_err(|error| hangs(site, &error))?;
     // The one place where it is known what answers: an index or the front controller has another name than what was asked for.
     if found.inside(site).is_some_and(|served| site.files.denies(served)) {
@@ -129,14 +132,14 @@ pub(crate) fn hangs(site: &Site, error: &io::Error) -> NoAnswer {
     no_answer(503, format!("{}: {error}", site.place.path().display()))
 }
 
-/// Waits for what rules say, as long as the client does: a password may have to wait for its turn.
-async fn unless_gone<T>(
+/// Waits for what others say, as long as the client does: a password may have to wait for its turn.
+pub(crate) async fn unless_gone<T>(
     exchange: &mut Exchange<'_>,
-    judged: impl Future<Output = Result<T, NoAnswer>>,
+    said: impl Future<Output = Result<T, NoAnswer>>,
 ) -> Result<T, NoAnswer> {
-    let mut judged = pin!(judged);
-    poll_fn(|cx| match judged.as_mut().poll(cx) {
-        Poll::Ready(judged) => Poll::Ready(judged),
+    let mut said = pin!(said);
+    poll_fn(|cx| match said.as_mut().poll(cx) {
+        Poll::Ready(said) => Poll::Ready(said),
         Poll::Pending => exchange.poll_gone(cx).map(|()| Err(NoAnswer::Left)),
     })
     .await

@@ -57,6 +57,9 @@ pub fn run(args: &CheckArgs) -> ExitCode {
     if plan.runs_php_as_root() {
         warnings.tell("", PHP_AS_ROOT);
     }
+    for vain in plan.vain_addresses() {
+        warnings.tell("", vain);
+    }
     for exposed in &plan.exposed {
         warnings.tell("", exposed);
     }

@@ -165,11 +165,15 @@ where
         let value = put(&mut bytes, &crumbs.join(&b"; "[..]), b"\r\n");
         spans.fields.push((name, value));
     }
-    let (mut count, mut of_a_connection) = (0usize, false);
+    // All crumbs are one header, as if they had come by HTTP/1.
+    let (mut count, mut of_a_connection) = (usize::from(!crumbs.is_empty()), false);
     for (name, value) in (said.fields)() {
+        if name == b"cookie" {
+            continue;
+        }
         count += 1;
         of_a_connection |= is_of_a_connection(name, value);
-        if name == b"host" || name == b"cookie" {
+        if name == b"host" {
             continue;
         }
         let name = put(&mut bytes, name, b": ");

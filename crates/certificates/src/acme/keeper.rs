@@ -22,12 +22,12 @@ use hayate_panics::{caught, caught_now};
 use instant_acme::{Account, CertificateIdentifier};
 use tokio::{
     runtime::Builder,
-    sync::{mpsc, oneshot},
+    sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot},
     time::{Instant, timeout},
 };
 
 use self::attending::Attending;
-use super::{Authority, OnDemand, Store, demand::Demand, vouching::Vouching};
+use super::{Authority, OnDemand, Store, demand::Demand, store::is_token, vouching::Vouching};
 use crate::{Certificate, Pair, Resolver, certificate::now, is_name, self_signed};
 
 /// How often the store is looked at for what other servers have put there.
@@ -61,13 +61,17 @@ type Outcome = Result<(), String>;
 
 enum Message {
     Wanted(Box<Wanted>, oneshot::Sender<Outcome>),
-    Challenge(String, oneshot::Sender<Option<String>>),
+    Challenge(String, oneshot::Sender<Option<String>>, OwnedSemaphorePermit),
 }
+
+/// Challenges that the thread may be asked for at one time. Anybody may ask, and the store may hang: others wait with their connections.
+const CHALLENGES: usize = 64;
 
 /// The thread's handle. The thread ends with the last of them.
 #[derive(Debug, Clone)]
 pub struct Keeper {
     messages: mpsc::UnboundedSender<Message>,
+    challenges: Arc<Semaphore>,
 }
 
 impl Keeper {
@@ -84,7 +88,7 @@ impl Keeper {
             };
             runtime.block_on(keep(Keeping::new(resolver), hear, demanded));
         })?;
-        Ok(Keeper { messages })
+        Ok(Keeper { messages, challenges: Arc::new(Semaphore::new(CHALLENGES)) })
     }
 
     /// Says what there should be from now on. Once the other end has an answer, all is in force that is there already, or it says why not. No
@@ -98,9 +102,16 @@ impl Keeper {
 
     /// What the authority is to be told that asks for this token by HTTP; `None`: it is not one of ours.
     pub async fn challenge(&self, token: &str) -> Option<String> {
-        let (reply, answer) = oneshot::channel();
-        self.messages.send(Message::Challenge(token.to_owned(), reply)).ok()?;
-        timeout(Duration::from_secs(10), answer).await.ok()?.ok()?
+        if !is_token(token) {
+            return None;
+        }
+        let asked = async {
+            let turn = Arc::clone(&self.challenges).acquire_owned().await.ok()?;
+            let (reply, answer) = oneshot::channel();
+            self.messages.send(Message::Challenge(token.to_owned(), reply, turn)).ok()?;
+            answer.await.ok()?
+        };
+        timeout(Duration::from_secs(10), asked).await.ok()?
     }
 }
 
@@ -241,9 +252,12 @@ impl Keeping {
                 // Whoever asked learns of a panic by the end of the channel, and may have left.
                 let _ = caught_now(|| self.adopt(*wanted)).map(|outcome| reply.send(outcome));
             }
-            Message::Challenge(token, reply) => {
+            Message::Challenge(token, reply, turn) => {
                 // Whoever asked may have left.
-                let _ = reply.send(self.store.as_ref().and_then(|store| store.challenge(&token)));
+                if !reply.is_closed() {
+                    let _ = reply.send(self.store.as_ref().and_then(|store| store.challenge(&token)));
+                }
+                drop(turn);
             }
         }
     }

@@ -154,10 +154,7 @@ impl Store {
     }
 
     fn challenge_path(&self, token: &str) -> Option<PathBuf> {
-        // The alphabet of base64url (RFC 8555, 8.3).
-        let plain = |b: u8| b.is_ascii_alphanumeric() || b == b'-' || b == b'_';
-        let fits = (1..=128).contains(&token.len()) && token.bytes().all(plain);
-        fits.then(|| self.directory.join("challenges").join(token))
+        is_token(token).then(|| self.directory.join("challenges").join(token))
     }
 
     /// What the authority is to be told of a token.
@@ -184,6 +181,12 @@ impl Store {
         write(&path, pem.as_bytes())?;
         Ok(path)
     }
+}
+
+/// Whether it may be a token of an authority's: base64url (RFC 8555, 8.3).
+pub(super) fn is_token(token: &str) -> bool {
+    let plain = |b: u8| b.is_ascii_alphanumeric() || b == b'-' || b == b'_';
+    (1..=128).contains(&token.len()) && token.bytes().all(plain)
 }
 
 fn read(path: &Path) -> io::Result<Option<Vec<u8>>> {

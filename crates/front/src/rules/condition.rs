@@ -48,8 +48,14 @@ pub(crate) struct Found<'a> {
 
 impl<'a> Found<'a> {
     /// What a target is filled in from.
-    pub(crate) fn given<'g>(&'g self, query: Option<&'g [u8]>, host: &'g str, prefix: &'g [u8]) -> Given<'g> {
-        Given { captures: self.captures.as_ref(), path: self.path, query, host, prefix }
+    pub(crate) fn given<'g>(
+        &'g self,
+        query: Option<&'g [u8]>,
+        asked: (&'g [u8], Option<&'g [u8]>),
+        host: &'g str,
+        prefix: &'g [u8],
+    ) -> Given<'g> {
+        Given { captures: self.captures.as_ref(), path: self.path, query, asked, host, prefix }
     }
 }
 
@@ -114,6 +120,13 @@ impl Condition {
         };
         let header = |(name, value): &(String, String)| {
             let name = header_name(name).map_err(|why| ("header", why))?;
+            if name.contains('_') {
+                let why = format!(
+                    "headers with an underscore in their name are dropped; write {}",
+                    name.replace('_', "-")
+                );
+                return Err(("header", format!("{name}: {why}")));
+            }
             let value =
                 pattern::regex(value).map_err(|why| ("header", format!("{name}: '{value}': {why}")))?;
             Ok((name.into_bytes(), value))
@@ -143,6 +156,11 @@ impl Condition {
             [only] => Some(only),
             _ => None,
         }
+    }
+
+    /// Whether the path fits, whoever asks.
+    pub(crate) fn is_for(&self, path: &[u8]) -> bool {
+        self.find(path).is_some()
     }
 
     /// Whether everything fits but the path, which is not looked at.

@@ -30,7 +30,42 @@ pub(crate) struct Dress {
     remove: Vec<String>,
     set: Vec<(String, String)>,
     add: Vec<(String, String)>,
-    cache_control: Option<String>,
+    cache_control: Option<Caching>,
+}
+
+/// Who may keep an answer because of a rule.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ForWhom {
+    /// Every cache.
+    All,
+    /// The browser that asked.
+    Browsers,
+    /// It is what the answer says itself: it is one visitor's.
+    Visitor,
+}
+
+/// The values of Cache-Control.
+#[derive(Debug)]
+struct Caching {
+    all: String,
+    /// Without what is for shared caches.
+    browsers: String,
+}
+
+impl Caching {
+    fn new(all: &str) -> Caching {
+        let parts = || all.split(',').map(str::trim);
+        let is = |part: &str, names: &[&str]| {
+            let name = part.split('=').next().unwrap_or_default().trim_end();
+            names.iter().any(|known| name.eq_ignore_ascii_case(known))
+        };
+        let kept = parts().filter(|part| !is(part, &["public", "s-maxage", "proxy-revalidate"]));
+        let private = (!parts().any(|part| is(part, &["private", "no-store"]))).then_some("private");
+        Caching {
+            all: all.to_owned(),
+            browsers: private.into_iter().chain(kept).collect::<Vec<_>>().join(", "),
+        }
+    }
 }
 
 impl Dress {
@@ -54,6 +89,13 @@ impl Dress {
             let why = format!("'{}' is no value; write such as public, max-age=86400", value.escape_debug());
             return Err(("cache_control", why));
         }
+        let no_directive = |part: &str| !part.trim_start().starts_with(|c: char| c.is_ascii_alphabetic());
+        if let Some(value) = spec.cache_control.as_ref().filter(|value| value.split(',').any(no_directive)) {
+            let why = format!(
+                "'{value}' is no directive of a cache; write max-age and seconds, such as max-age=2592000"
+            );
+            return Err(("cache_control", why));
+        }
         if spec.headers.remove.iter().any(|name| name.eq_ignore_ascii_case("server")) {
             return Err((
                 "headers",
@@ -64,7 +106,7 @@ impl Dress {
             remove: spec.headers.remove.iter().map(name).collect::<Result<_, _>>()?,
             set: spec.headers.set.iter().map(pair).collect::<Result<_, _>>()?,
             add: spec.headers.add.iter().map(pair).collect::<Result<_, _>>()?,
-            cache_control: spec.cache_control.clone(),
+            cache_control: spec.cache_control.as_deref().map(Caching::new),
         })
     }
 
@@ -72,9 +114,9 @@ impl Dress {
         self.remove.is_empty() && self.set.is_empty() && self.add.is_empty() && self.cache_control.is_none()
     }
 
-    /// Puts it on. What was checked is not malformed. `private`: the answer is for one visitor, so a path that only looks like a file's lets no
-    /// cache keep it for others (`/account/x.css`).
-    pub(crate) fn put(&self, answer: &mut Answer, private: bool) {
+    /// Puts it on. What was checked is not malformed. A path that only looks like a file's lets no cache keep for others what is one visitor's
+    /// (`/account/x.css`).
+    pub(crate) fn put(&self, answer: &mut Answer, for_whom: ForWhom) {
         self.remove.iter().for_each(|name| answer.remove(name.as_bytes()));
         for (name, value) in &self.set {
             let _ = answer.set(name.as_bytes(), value.as_bytes());
@@ -82,9 +124,13 @@ impl Dress {
         for (name, value) in &self.add {
             let _ = answer.add(name.as_bytes(), value.as_bytes());
         }
-        if let Some(value) =
-            self.cache_control.as_ref().filter(|_| !private && KEPT.contains(&answer.status()))
-        {
+        let value = self.cache_control.as_ref().filter(|_| KEPT.contains(&answer.status()));
+        let value = value.and_then(|caching| match for_whom {
+            ForWhom::All => Some(&caching.all),
+            ForWhom::Browsers => Some(&caching.browsers),
+            ForWhom::Visitor => None,
+        });
+        if let Some(value) = value {
             answer.remove(b"expires");
             answer.remove(b"pragma");
             let _ = answer.set(b"Cache-Control", value.as_bytes());
@@ -124,7 +170,7 @@ mod tests {
             {
                 answer.add(name.as_bytes(), value.as_bytes()).unwrap();
             }
-            dress.put(&mut answer, false);
+            dress.put(&mut answer, ForWhom::All);
             let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
             answer.fields().map(|(name, value)| (text(name), text(value))).collect::<Vec<_>>()
         };
@@ -133,6 +179,28 @@ mod tests {
             pairs(&[("X-B", "0"), ("X-A", "1"), ("X-B", "2"), ("Cache-Control", "no-store")])
         );
         assert_eq!(put(404), pairs(&[("X-B", "0"), ("Expires", "0"), ("X-A", "1"), ("X-B", "2")]));
+    }
+
+    #[test]
+    fn what_not_everybody_gets_is_for_no_shared_cache() {
+        for (given, browsers) in [
+            ("public, max-age=31536000, immutable", "private, max-age=31536000, immutable"),
+            ("PUBLIC,s-maxage = 60, max-age=5", "private, max-age=5"),
+            ("private, max-age=5", "private, max-age=5"),
+            ("no-store", "no-store"),
+            ("public", "private"),
+        ] {
+            assert_eq!(Caching::new(given).browsers, browsers);
+            let dress =
+                Dress::new(&RuleSpec { cache_control: Some(given.into()), ..RuleSpec::default() }).unwrap();
+            for (for_whom, want) in
+                [(ForWhom::All, Some(given)), (ForWhom::Browsers, Some(browsers)), (ForWhom::Visitor, None)]
+            {
+                let mut answer = Answer::new(200);
+                dress.put(&mut answer, for_whom);
+                assert_eq!(answer.get(b"cache-control"), want.map(str::as_bytes), "{given}");
+            }
+        }
     }
 
     #[test]

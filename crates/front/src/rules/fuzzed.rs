@@ -67,12 +67,17 @@ fn evaluate(random: &mut Random, text: String, path: &[u8]) {
     assert!(fit.some || (!fit.every && fit.asked.is_none()));
     let Some(found) = &fit.asked else { return };
     let query = random.below(2) == 0;
-    let given = found.given(query.then_some(b"q=1"), "a.test", random.pick(&[&b""[..], b"/blog"]));
+    let given = found.given(
+        query.then_some(b"q=1"),
+        (b"/asked", Some(b"q=1")),
+        "a.test",
+        random.pick(&[&b""[..], b"/blog"]),
+    );
     check_target(&text, &when, &given);
 }
 
 fn check_target(text: &str, when: &Condition, given: &Given<'_>) {
-    for text in [text, "/new/$1", "$path", "https://b.test$path?$0", "/$0$0"] {
+    for text in [text, "/new/$1", "$path", "https://b.test$path?$0", "https://b.test$request_uri", "/$0$0"] {
         let Ok(target) = Target::parse(text, true, |group| when.has_group(group)) else { continue };
         let location = target.location(given);
         let said = location.escape_ascii();

@@ -17,6 +17,7 @@ mod rate;
 mod reading;
 mod spec;
 mod target;
+mod then;
 mod users;
 
 use std::{
@@ -39,18 +40,18 @@ use crate::{
     disk::Place,
     dynamic::{Client, NoAnswer, no_answer},
     reply::{Body, Reply, set},
-    site::{Backend, Elsewhere, FileRules, Inside, Lately, Site},
+    site::{FileRules, Inside, Site},
 };
 
 use self::{
     condition::{Asked, Condition, Wrong, contains},
     rate::{Limiter, TooOften},
-    target::Target,
+    then::Then,
     users::{Checker, Users, Who},
 };
 
 pub(crate) use self::{
-    dress::Dress,
+    dress::{Dress, ForWhom},
     names::unpacked,
     reading::{BehindHost, Readings, Scripts},
     spec::client_of,
@@ -62,9 +63,6 @@ pub use self::{
 
 /// The status of an answer that has no body.
 const NO_CONTENT: u16 = 204;
-
-/// Bytes of an answer that stands in a rule.
-const MOST_TEXT: usize = 64 << 10;
 
 /// Rules of one site at most.
 const MOST: usize = 1000;
@@ -133,27 +131,40 @@ struct Rule {
     stop: bool,
 }
 
-/// What ends the rules, or changes the path.
-enum Then {
-    Next,
-    Deny(u16),
-    Redirect(u16, Target),
-    Rewrite(Target),
-    Alias(Arc<Site>),
-    Respond(u16, Bytes),
-}
-
 /// A request that may go on.
 pub(crate) struct Passed<'r> {
     /// Path, with the site's prefix, and query, if they are no more what was asked for.
     pub(crate) rewritten: Option<(Vec<u8>, Option<Vec<u8>>)>,
     /// In place of the site.
     pub(crate) alias: Option<&'r Arc<Site>>,
+    pub(crate) limits: RuleLimits,
+    /// How many rules were looked at, and which of them fit: what was asked for, or only another way to read it.
+    looked: usize,
+    fit: SmallVec<[(usize, bool); 4]>,
+}
+
+/// What rules let a request have, where that is not what holds for the site.
+#[derive(Debug, Default, Clone, Copy)]
+pub(crate) struct RuleLimits {
     pub(crate) max_body: Option<u64>,
     pub(crate) timeout: Option<Duration>,
-    /// How many rules were looked at, and which of them fit.
-    looked: usize,
-    fit: SmallVec<[usize; 8]>,
+}
+
+impl RuleLimits {
+    /// Takes those of a rule that fits. Where it is not what was `asked` for that fits, but another way to read it, they are taken only if that
+    /// leaves less: nobody gets more by writing a path so that it may mean another one too. `before`: what holds without rules.
+    fn take(&mut self, rule: &Rule, asked: bool, before: u64) {
+        if asked {
+            self.max_body = rule.max_body.or(self.max_body);
+            self.timeout = rule.timeout.or(self.timeout);
+        } else if let Some(most) = rule.max_body {
+            // 0 is any.
+            let is = self.max_body.unwrap_or(before);
+            if most != 0 && (is == 0 || most < is) {
+                self.max_body = Some(most);
+            }
+        }
+    }
 }
 
 /// What the rules make of a request.
@@ -162,8 +173,14 @@ pub(crate) enum Verdict<'r> {
     Answer(Box<Reply>),
 }
 
-/// What rules do to the answer, in order.
-pub(crate) type Dresses<'r> = SmallVec<[&'r Dress; 4]>;
+/// What rules do to the answer.
+#[derive(Default)]
+pub(crate) struct Dresses<'r> {
+    /// In order.
+    pub(crate) worn: SmallVec<[&'r Dress; 4]>,
+    /// Not everybody gets through.
+    pub(crate) guarded: bool,
+}
 
 impl Rules {
     /// Checks rules and makes them ready. `None` where there are none.
@@ -217,8 +234,7 @@ impl Rules {
         let mut passed = Passed {
             rewritten: None,
             alias: None,
-            max_body: None,
-            timeout: None,
+            limits: RuleLimits::default(),
             looked: 0,
             fit: SmallVec::new(),
         };
@@ -237,21 +253,22 @@ impl Rules {
                     if !fit.some {
                         continue;
                     }
-                    passed.fit.push(i);
+                    passed.fit.push((i, fit.asked.is_some()));
                     if let Some(reply) = rule.keeps_out(client, &readings, keeper).await? {
                         return Ok(Verdict::Answer(reply));
                     }
+                    dresses.guarded |= rule.keeps_some_out();
                     if let Then::Respond(status, text) = &rule.then
                         && (fit.asked.is_some() || refuses(*status))
                     {
-                        dresses.extend(&rule.dress);
+                        dresses.worn.extend(&rule.dress);
                         return Ok(Verdict::Answer(respond(*status, text)));
                     }
-                    passed.max_body = rule.max_body.or(passed.max_body);
-                    passed.timeout = rule.timeout.or(passed.timeout);
+                    passed.limits.take(rule, fit.asked.is_some(), client.max_body);
                     if let Some(found) = &fit.asked {
-                        dresses.extend(&rule.dress);
-                        let given = found.given(query.as_deref(), client.host, &self.prefix);
+                        dresses.worn.extend(&rule.dress);
+                        let asked = (client.target.path, client.target.query);
+                        let given = found.given(query.as_deref(), asked, client.host, &self.prefix);
                         match &rule.then {
                             Then::Next | Then::Deny(_) | Then::Respond(..) => {}
                             Then::Redirect(status, to) => {
@@ -259,9 +276,9 @@ impl Rules {
                             }
                             Then::Rewrite(to) => {
                                 let new = to.rewritten(&given);
-                                next = Some(
-                                    new.ok_or_else(|| no_answer(400, "the path leaves the application"))?,
-                                );
+                                let dots =
+                                    || no_answer(400, "what a rule makes of the path has . or .. in it");
+                                next = Some(new.ok_or_else(dots)?);
                             }
                             Then::Alias(site) => passed.alias = Some(site),
                         }
@@ -295,27 +312,29 @@ impl Rules {
         let asked = Asked::of(client);
         let behind = BehindHost::default();
         let readings = self.readings(controller, &behind)?;
-        let (mut max_body, mut timeout, mut stopped) = (None, None, false);
+        let (mut limits, mut stopped) = (RuleLimits::default(), false);
         for (i, rule) in self.rules.iter().enumerate().take(passed.looked) {
-            if !passed.fit.contains(&i) {
+            let mut is_asked = passed.fit.iter().find(|(fit, _)| *fit == i).map(|(_, asked)| *asked);
+            if is_asked.is_none() {
                 if stopped || !rule.when.fit(&asked, &readings).some {
                     continue;
                 }
+                is_asked = Some(true);
                 if let Some(reply) = rule.keeps_out(client, &readings, keeper).await? {
                     return Ok(Some(reply));
                 }
+                dresses.guarded |= rule.keeps_some_out();
                 if let Then::Respond(status, text) = &rule.then
                     && refuses(*status)
                 {
-                    dresses.extend(&rule.dress);
+                    dresses.worn.extend(&rule.dress);
                     return Ok(Some(respond(*status, text)));
                 }
                 stopped = rule.stop;
             }
-            max_body = rule.max_body.or(max_body);
-            timeout = rule.timeout.or(timeout);
+            limits.take(rule, is_asked == Some(true), client.max_body);
         }
-        (passed.max_body, passed.timeout) = (max_body, timeout);
+        passed.limits = limits;
         Ok(None)
     }
 
@@ -347,8 +366,8 @@ impl Rules {
                             Then::Next | Then::Deny(_) => {}
                             Then::Redirect(..) | Then::Alias(_) | Then::Respond(..) => return None,
                             Then::Rewrite(to) => {
-                                next =
-                                    Some(to.rewritten(&found.given(query.as_deref(), "", &self.prefix))?);
+                                let given = found.given(query.as_deref(), (b"", None), "", &self.prefix);
+                                next = Some(to.rewritten(&given)?);
                             }
                         }
                     }
@@ -365,6 +384,15 @@ impl Rules {
             }
         }
         Some([&self.prefix[..], &path].concat())
+    }
+
+    /// What serves a path in place of the site's document root, where a script leads to it: the last `alias` of that path, whatever else its
+    /// rule wants of visitors.
+    pub(crate) fn alias(&self, inside: Inside<'_>) -> Option<&Arc<Site>> {
+        self.rules.iter().rev().find_map(|rule| match &rule.then {
+            Then::Alias(site) if rule.when.is_for(or_slash(inside)) => Some(site),
+            _ => None,
+        })
     }
 
     fn readings<'a>(&self, path: &'a [u8], behind: &'a BehindHost) -> Result<Readings<'a>, NoAnswer> {
@@ -483,6 +511,11 @@ impl Rule {
         limits && changes && matches!(self.then, Then::Next) && !self.stop
     }
 
+    /// Whether who gets past this rule has a password, or an address, that others have not.
+    fn keeps_some_out(&self) -> bool {
+        self.allow.is_some() || self.auth.is_some()
+    }
+
     /// The answer for somebody who does not get past this rule.
     async fn keeps_out(
         &self,
@@ -547,92 +580,6 @@ fn key(limiter: &Limiter, client: &Client<'_>, path: &[u8]) -> u128 {
         }
         RateBy::All => 0,
     }
-}
-
-impl Then {
-    fn new(spec: &RuleSpec, when: &Condition, around: &Around<'_>, prefix: &[u8]) -> Result<Then, Wrong> {
-        let target = |key, text: &str, redirect| {
-            Target::parse(text, redirect, |group| when.has_group(group)).map_err(|why| (key, why))
-        };
-        if spec.status.is_some() && spec.redirect.is_none() && spec.respond.is_none() {
-            let why = "it belongs to redirect and to respond; write deny = 404 to refuse, or respond = \"\" for an answer without more";
-            return Err(("status", why.into()));
-        }
-        if let Some(text) = &spec.respond {
-            let status = spec.status.unwrap_or(200);
-            if !matches!(status, 200..=204 | 400..=599) {
-                let why = format!("{status} is no status of a whole answer; write 200 to 204 or 400 to 599");
-                return Err(("status", why));
-            }
-            if status == NO_CONTENT && !text.is_empty() {
-                return Err((
-                    "respond",
-                    format!("an answer with {status} has no body; write respond = \"\""),
-                ));
-            }
-            if text.len() > MOST_TEXT {
-                let why = format!("{} bytes; {MOST_TEXT} are possible, and a file is for more", text.len());
-                return Err(("respond", why));
-            }
-            return Ok(Then::Respond(status, Bytes::copy_from_slice(text.as_bytes())));
-        }
-        if let Some(text) = &spec.redirect {
-            let status = spec.status.unwrap_or(302);
-            if !matches!(status, 301 | 302 | 303 | 307 | 308) {
-                return Err(("status", format!("{status} is no redirect; write 301, 302, 303, 307 or 308")));
-            }
-            return Ok(Then::Redirect(status, target("redirect", text, true)?));
-        }
-        if let Some(text) = &spec.rewrite {
-            return Ok(Then::Rewrite(target("rewrite", text, false)?));
-        }
-        if let Some(status) = spec.deny {
-            return match status {
-                400..=599 => Ok(Then::Deny(status)),
-                _ => Err(("deny", format!("{status} refuses nothing; write 400 to 599, such as 403 or 404"))),
-            };
-        }
-        let Some(directory) = &spec.alias else { return Ok(Then::Next) };
-        let Some(below) = when.prefix().filter(|_| spec.glob.is_empty() && spec.regex.is_empty()) else {
-            let why = "it needs one path, whose rest is looked for in the directory, and neither glob nor regex; write path = \"/assets\"";
-            return Err(("alias", why.into()));
-        };
-        // What is closed is closed by its path, whatever would serve it.
-        let denied = around.files.denied.iter().filter_map(|denied| beneath(denied, below)).collect();
-        let path = [prefix, below].concat();
-        let path = if path.is_empty() { "/".into() } else { String::from_utf8_lossy(&path).into_owned() };
-        Ok(Then::Alias(Arc::new(Site {
-            name: around.app.to_owned(),
-            hosts: Vec::new(),
-            path,
-            place: around.place.beside(directory),
-            index: around.index.iter().filter(|name| !name.ends_with(".php")).cloned().collect(),
-            front_controller: None,
-            sendfile_roots: None,
-            // What was found to be sent was below the document root.
-            files: Arc::new(FileRules {
-                denied,
-                elsewhere: Elsewhere::default(),
-                ..FileRules::clone(around.files)
-            }),
-            // That of the site holds.
-            compression: None,
-            backend: Backend::Static,
-            beside: None,
-            metrics: Arc::default(),
-            found: Lately::default(),
-            rules: None,
-        })))
-    }
-}
-
-/// A path as it is below another one, empty for all that is there; `None`: they have nothing in common. Both are inside of the site.
-fn beneath(path: &str, below: &[u8]) -> Option<String> {
-    let parts = |path: &[u8], of: &[u8]| {
-        let rest = path.strip_prefix(of)?;
-        matches!(rest.first(), None | Some(b'/')).then(|| String::from_utf8_lossy(rest).into_owned())
-    };
-    parts(path.as_bytes(), below).or_else(|| parts(below, path.as_bytes()).map(|_| String::new()))
 }
 
 impl Keeper {

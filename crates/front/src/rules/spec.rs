@@ -51,6 +51,14 @@ pub struct RuleSpec {
     pub stop: bool,
 }
 
+impl RuleSpec {
+    /// Whether no request is left out.
+    pub fn is_for_all(&self) -> bool {
+        let paths = self.path.is_empty() && self.glob.is_empty() && self.regex.is_empty();
+        paths && self.method.is_empty() && self.header.is_empty() && self.address.is_empty()
+    }
+}
+
 /// So many requests in a time, and so many more at once.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RateSpec {
@@ -122,7 +130,36 @@ pub(crate) fn network_of(addr: IpAddr) -> IpAddr {
 
 /// The first address of those that have so many first bits of this one.
 fn within(addr: IpAddr, v4: u8, v6: u8) -> IpAddr {
-    let addr = addr.to_canonical();
+    let addr = match addr.to_canonical() {
+        // A translator's word for an address of IPv4 (RFC 6052, 2.1): all of IPv4 would be one client.
+        IpAddr::V6(addr) => match addr.octets() {
+            [0, 0x64, 0xff, 0x9b, 0, 0, 0, 0, 0, 0, 0, 0, a, b, c, d] => IpAddr::from([a, b, c, d]),
+            _ => IpAddr::V6(addr),
+        },
+        addr => addr,
+    };
     let bits = if addr.is_ipv4() { v4 } else { v6 };
     IpNet::new(addr, bits).map_or(addr, |net| net.network())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_of_ipv4_is_one_client_however_it_comes() {
+        let client = |text: &str| client_of(text.parse().unwrap()).to_string();
+        for (text, want) in [
+            ("192.0.2.1", "192.0.2.1"),
+            ("::ffff:192.0.2.1", "192.0.2.1"),
+            ("64:ff9b::192.0.2.1", "192.0.2.1"),
+            ("64:ff9b::198.51.100.7", "198.51.100.7"),
+            // A network's own prefix (RFC 8215) says nothing of where the address stands.
+            ("64:ff9b:1::192.0.2.1", "64:ff9b:1::"),
+            ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::"),
+        ] {
+            assert_eq!(client(text), want, "{text}");
+        }
+        assert_eq!(network_of("64:ff9b::192.0.2.1".parse().unwrap()).to_string(), "192.0.2.0");
+    }
 }

@@ -1,4 +1,4 @@
-//! Where a rule sends a request: text with `$1`, `$name` and `$path` in it.
+//! Where a rule sends a request: text with `$1`, `$name`, `$path` and the like in it.
 //!
 //! It promises that nothing of the visitor's decides about the host of a redirect, or puts a line into an answer: what comes from the path
 //! is percent-encoded, and stands behind the first slash that the configuration wrote.
@@ -6,6 +6,7 @@
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 use regex::bytes::Captures;
 
+use super::has_dots;
 use crate::route::{self, ESCAPED};
 
 /// What may stand in a query as it is, as a value.
@@ -19,7 +20,12 @@ pub(crate) struct Target {
     origin: Vec<Piece>,
     path: Vec<Piece>,
     query: Query,
+    /// In place of path and query: what was asked for, as the visitor wrote it. Only behind a host, so that it names none.
+    as_asked: bool,
 }
+
+/// What stands for path and query as they were asked for. nginx's word for it.
+const AS_ASKED: &str = "$request_uri";
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Query {
@@ -27,6 +33,8 @@ enum Query {
     Kept,
     /// This, and the visitor's behind it.
     Of(Vec<Piece>),
+    /// This alone.
+    Only(Vec<Piece>),
     /// None.
     Dropped,
 }
@@ -48,6 +56,8 @@ pub(crate) struct Given<'a> {
     /// Normalised, of the application.
     pub(crate) path: &'a [u8],
     pub(crate) query: Option<&'a [u8]>,
+    /// Path and query as they were asked for, before any rule.
+    pub(crate) asked: (&'a [u8], Option<&'a [u8]>),
     pub(crate) host: &'a str,
     /// The site's, of which it is a path.
     pub(crate) prefix: &'a [u8],
@@ -83,6 +93,7 @@ impl Given<'_> {
         let own = match query {
             Query::Dropped => return None,
             Query::Kept => return self.query.map(<[u8]>::to_vec),
+            Query::Only(pieces) => return Some(self.encoded(pieces, IN_QUERY)),
             Query::Of(pieces) => self.encoded(pieces, IN_QUERY),
         };
         Some(match self.query.filter(|query| !query.is_empty()) {
@@ -116,7 +127,7 @@ impl Target {
         let (origin, rest) = match scheme {
             Some((scheme, rest)) if redirect => {
                 let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
-                let end = rest.find("$path").map_or(end, |at| at.min(end));
+                let end = ["$path", AS_ASKED].iter().filter_map(|word| rest.find(word)).fold(end, usize::min);
                 let (host, rest) = rest.split_at_checked(end).unwrap_or((rest, ""));
                 let origin = pieces(&format!("{scheme}{host}"), &captures)?;
                 if host.is_empty()
@@ -138,16 +149,34 @@ impl Target {
                 "'{text}' begins with two slashes, behind which browsers look for a host; write one"
             ));
         }
+        if rest == AS_ASKED && !origin.is_empty() {
+            return Ok(Target { origin, path: Vec::new(), query: Query::Dropped, as_asked: true });
+        }
+        if rest.contains(AS_ASKED) {
+            return Err(format!(
+                "'{text}': {AS_ASKED} is path and query of a redirect, right behind its host; write https://$host{AS_ASKED}, and $path elsewhere"
+            ));
+        }
         let (path, query) = match rest.split_once('?') {
             None => (rest, Query::Kept),
             Some((path, "")) => (path, Query::Dropped),
-            Some((path, query)) => (path, Query::Of(pieces(query, &captures)?)),
+            Some((path, query)) => match query.strip_suffix('?') {
+                Some(only) => (path, Query::Only(pieces(only, &captures)?)),
+                None => (path, Query::Of(pieces(query, &captures)?)),
+            },
         };
-        Ok(Target { origin, path: pieces(path, &captures)?, query })
+        Ok(Target { origin, path: pieces(path, &captures)?, query, as_asked: false })
     }
 
     /// The value of Location.
     pub(crate) fn location(&self, given: &Given<'_>) -> Vec<u8> {
+        if self.as_asked {
+            let (path, query) = given.asked;
+            let query = query.map(|query| [b"?", query].concat()).unwrap_or_default();
+            // `*`, and what is no path, would be a part of the host.
+            let slash: &[u8] = if path.starts_with(b"/") { b"" } else { b"/" };
+            return [&given.encoded(&self.origin, IN_QUERY)[..], slash, path, &query].concat();
+        }
         let whole = [given.prefix, given.path].concat();
         let (mut out, given) = match self.origin.is_empty() {
             true => (given.prefix.to_vec(), given),
@@ -169,10 +198,14 @@ impl Target {
         out
     }
 
-    /// Another path of the site and another query. `None`: the path leaves the site.
+    /// Another path of the site and another query. `None`: it has `.` or `..` in it, which `^/f(.*)$` finds in `/f../x`: that would lead past
+    /// the rules before this one.
     pub(crate) fn rewritten(&self, given: &Given<'_>) -> Option<(Vec<u8>, Option<Vec<u8>>)> {
-        let path = route::normalise(&given.encoded(&self.path, ESCAPED))?.into_owned();
-        Some((path, given.query(&self.query)))
+        let path = given.encoded(&self.path, ESCAPED);
+        if has_dots(&path) {
+            return None;
+        }
+        Some((route::normalise(&path)?.into_owned(), given.query(&self.query)))
     }
 }
 
@@ -205,7 +238,7 @@ fn pieces(text: &str, captures: &impl Fn(Result<usize, &str>) -> bool) -> Result
                 Err(_) if captures(Err(name)) => Piece::Name(name.to_owned()),
                 _ => {
                     return Err(format!(
-                        "'{text}': ${name} is none of $path, $host and the groups of this rule's regex; write $$ for a dollar"
+                        "'{text}': ${name} is none of $path, $host, {AS_ASKED} and the groups of this rule's regex; write $$ for a dollar"
                     ));
                 }
             },
@@ -238,6 +271,7 @@ mod tests {
             captures: found.as_ref(),
             path: path.as_bytes(),
             query: query.map(str::as_bytes),
+            asked: (b"/As//%41sked", Some(b"q=%zz")),
             host: "a.test",
             prefix: prefix.as_bytes(),
         };
@@ -252,6 +286,9 @@ mod tests {
             ("/new$1", "/old/a", Some("x=1"), "/new/a?x=1"),
             ("/new$1?", "/old/a", Some("x=1"), "/new/a"),
             ("/new?p=$1", "/old/a&b", Some("x=1"), "/new?p=/a%26b&x=1"),
+            ("/new?p=$1?", "/old/a", Some("x=1"), "/new?p=/a"),
+            ("https://b.test/n?p=1?", "/old/a", Some("x=1"), "https://b.test/n?p=1"),
+            ("https://$host$request_uri", "/old/a", Some("x=1"), "https://a.test/As//%41sked?q=%zz"),
             ("https://b.test$path", "/old/a", None, "https://b.test/old/a"),
             ("https://$host/x", "/old", None, "https://a.test/x"),
             ("https://b.test", "/old", Some("q"), "https://b.test?q"),
@@ -285,10 +322,14 @@ mod tests {
             "/a\n",
             "https://",
             "/\\x",
+            "$request_uri",
+            "/$request_uri",
+            "https://b.test/x$request_uri",
+            "https://b.test$request_uri?",
         ] {
             assert!(parse(bad, true).is_err(), "{bad}");
         }
-        for bad in ["/$2", "/$nobody", "/${1", "https://b.test/x", "/a#b"] {
+        for bad in ["/$2", "/$nobody", "/${1", "https://b.test/x", "/a#b", "/$request_uri"] {
             assert!(parse(bad, false).is_err(), "{bad}");
         }
     }
@@ -302,6 +343,7 @@ mod tests {
                 captures: found.as_ref(),
                 path: path.as_bytes(),
                 query: Some(b"v=1"),
+                asked: (b"", None),
                 host: "",
                 prefix: b"/no",
             };
@@ -312,8 +354,14 @@ mod tests {
         };
         let some = |path: &str, query: &str| Some((path.to_owned(), Some(query.to_owned())));
         assert_eq!(rewritten("/index.php?p=$1", "/x/a=b"), some("/index.php", "p=a%3Db&v=1"));
+        let only = Some(("/index.php".to_owned(), Some("p=a".to_owned())));
+        assert_eq!(rewritten("/index.php?p=$1?", "/x/a"), only);
         assert_eq!(rewritten("/a/$1", "/x/%2e%2e/c"), some("/a/%2e%2e/c", "v=1"));
-        assert_eq!(rewritten("/.$1", "/x/./y"), None);
-        assert_eq!(rewritten("/a/.$1", "/x/./y"), some("/y", "v=1"));
+        for (text, path) in
+            [("/.$1", "/x/./y"), ("/a/.$1", "/x/./y"), ("/files/$1", "/x/../secret"), ("/a/$1", "/x/..")]
+        {
+            assert_eq!(rewritten(text, path), None, "{text}");
+        }
+        assert_eq!(rewritten("/a/$1", "/x/..b"), some("/a/..b", "v=1"));
     }
 }

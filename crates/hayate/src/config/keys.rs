@@ -107,7 +107,7 @@ pub struct Tls {
 
 /// Compression of what PHP answers, and of static files that have no `.br`, `.zst` or `.gz` beside them.
 #[derive(Debug, Default, Clone, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
+#[serde(deny_unknown_fields, default, expecting = "a table such as { enabled = false }")]
 pub struct Compression {
     /// Whether answers are compressed. Read [BREACH](compression.md#breach) first where pages hold secrets. Default: `true`.
     pub enabled: Option<bool>,
@@ -308,7 +308,7 @@ pub struct Rule {
     pub regex: Option<OneOrMany>,
     /// When: the method is this one; `GET` is for HEAD as well. Default: any.
     pub method: Option<OneOrMany>,
-    /// When: these headers are there, and a regular expression finds something in the value: `{ user-agent = "(?i)badbot" }`. Default: none.
+    /// When: these headers are there, and a regular expression finds something in the value: `{ user-agent = "(?i)badbot" }`. `host` is the name of the host: small letters, no port. Default: none.
     pub header: BTreeMap<String, String>,
     /// When: the visitor's address is in one of these networks, such as `10.0.0.0/8`. Default: any.
     pub address: Option<OneOrMany>,
@@ -326,18 +326,19 @@ pub struct Rule {
     pub timeout: Option<Time>,
     /// Headers of the answer, whatever its status: `{ set = { X-Frame-Options = "DENY" }, add = { … }, remove = ["X-Powered-By"] }`. Default: none.
     pub headers: Headers,
-    /// `Cache-Control` of the answer in place of what it says, and no `Expires`; not for errors, nor for answers that are for one visitor (`Set-Cookie`, or `private`, `no-store`, `no-cache` of their own). Default: none.
+    /// `Cache-Control` of the answer in place of what it says, and no `Expires`; not for errors, nor for answers that are for one visitor (`Set-Cookie`, or `private`, `no-store`, `no-cache` of their own); behind a password, a certificate or `allow` it says `private`. Default: none.
     pub cache_control: Option<String>,
-    /// Answers with another path: `/index.php?page=$1`. Rules that follow see that one. The visitor's query is kept behind it; a `?` at the end drops it. Default: none.
+    /// Answers with another path: `/index.php?page=$1`. Rules that follow see that one. The visitor's query is kept behind it; a `?` at the end drops it: `/index.php?page=$1?`. Default: none.
     pub rewrite: Option<String>,
-    /// Sends the visitor to a path or a URL: `/new/$1`, `https://example.org$path`. The query as with `rewrite`. Default: none.
+    /// Sends the visitor to a path or a URL: `/new/$1`, `https://example.org$path`. The query as with `rewrite`; `$request_uri`, right behind a host, is path and query as they were asked for. Default: none.
     pub redirect: Option<String>,
     /// Answers with this text, `""` for none, at most 64 KB: `text/plain`, unless `headers` set another Content-Type. Default: none.
     pub respond: Option<String>,
     /// Status of `redirect`: 301, 302, 303, 307 or 308; or of `respond`: 200 to 204 or 400 to 599. Default: `302`, and `200` of `respond`.
     pub status: Option<u16>,
     /// Refuses with this status, 400 to 599, such as 403 or 404. Default: none.
-    pub deny: Option<u16>,
+    #[schemars(with = "Option<u16>")]
+    pub deny: Option<Refusal>,
     /// Directory whose files answer for what is below `path`; no script runs there. Relative to this file. Default: none.
     pub alias: Option<PathBuf>,
     /// No rule after this one is looked at. Default: `false`.
@@ -346,7 +347,7 @@ pub struct Rule {
 
 /// How often.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a table such as { requests = 5, per = \"1s\", burst = 10 }")]
 pub struct Rate {
     /// So many requests, 1 to 1000000, in `per`. Default: none; it has to be said.
     pub requests: u32,
@@ -361,7 +362,7 @@ pub struct Rate {
 
 /// Who gets through by a password.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(deny_unknown_fields, expecting = "a table such as { users = \"staff.htpasswd\" }")]
 pub struct BasicAuth {
     /// File of names and bcrypt hashes, as `htpasswd -B` makes it. It may be readable by root alone, and is read at the start and with `hayate reload`. Relative to this file. Default: none; it has to be said.
     pub users: PathBuf,
@@ -371,12 +372,12 @@ pub struct BasicAuth {
 
 /// What is done to the headers of an answer: first `remove`, then `set`, then `add`.
 #[derive(Debug, Default, Clone, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields, default)]
+#[serde(deny_unknown_fields, default, expecting = "a table such as { set = { X-Frame-Options = \"DENY\" } }")]
 pub struct Headers {
     /// In place of those of the same name. Default: none.
     pub set: BTreeMap<String, String>,
     /// Beside those of the same name. Default: none.
     pub add: BTreeMap<String, String>,
     /// Names that the answer is not to have. Default: none.
-    pub remove: Vec<String>,
+    pub remove: Option<OneOrMany>,
 }

@@ -12,6 +12,6 @@ pub use keys::{App, Compression, File, Limits, Rate, Rule, Tls};
 pub use source::{Source, Step, nearest, schema};
 pub use values::{
     AccessLogFormat, AccessLogTo, ChallengeChoice, CodingChoice, ConnectionsChoice, Listen, Listens,
-    LogFormat, LogLevel, ModeChoice, OneOrMany, RetryChoice, RewindChoice, Scalar, Setting, Size, Time,
-    TlsVersion, VerifyChoice, Workers,
+    LogFormat, LogLevel, ModeChoice, OneOrMany, Refusal, RetryChoice, RewindChoice, Scalar, Setting, Size,
+    Time, TlsVersion, VerifyChoice, Workers,
 };

@@ -238,7 +238,7 @@ const OF_PHP_INI: [&str; 14] = [
 ];
 
 /// What others call it, and what does that here.
-const OF_OTHERS: [(&[&str], &str); 26] = [
+const OF_OTHERS: [(&[&str], &str); 31] = [
     (
         &[
             "pm",
@@ -281,6 +281,20 @@ const OF_OTHERS: [(&[&str], &str); 26] = [
     (&["auth_basic", "auth_basic_user_file"], "basic_auth in a rule does that"),
     (&["gzip", "brotli", "zstd"], "[compression] does that"),
     (&["return"], "redirect or deny in a rule does that, with its status"),
+    (
+        &["location"],
+        "[[app.rule]] says for which paths it is by path, glob or regex (docs/migrating-from-nginx.md)",
+    ),
+    (&["error_page"], "there is no such thing: the application answers"),
+    (
+        &["proxy_pass", "fastcgi_pass", "uwsgi_pass", "upstream"],
+        "there is no such thing: Hayate runs PHP itself and is no proxy",
+    ),
+    (&["include"], "there is no such thing: the configuration is one file"),
+    (
+        &["real_ip_header", "set_real_ip_from", "real_ip_recursive"],
+        "trusted_proxies and trusted_headers do that",
+    ),
     (&["port", "bind"], "listen = \"127.0.0.1:8080\" does that"),
 ];
 
@@ -533,7 +547,7 @@ mod tests {
         for (names, does) in OF_OTHERS {
             let key = does.split(' ').next().unwrap_or_default();
             let known = schema().to_string().contains(&format!("\"{key}\":"));
-            assert!(known || key.starts_with('[') || key == "settings", "{key}");
+            assert!(known || key.starts_with('[') || matches!(key, "settings" | "there"), "{key}");
             assert!(!places().iter().any(|(known, _)| names.contains(&&**known)), "{names:?}");
         }
         assert!(error("[[app]]\n[app.limits]\n").contains("unknown key 'limits' in [[app]]"));

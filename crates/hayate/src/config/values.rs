@@ -132,11 +132,11 @@ impl Serialize for AccessLogTo {
 
 /// Reads a value from a string or a whole number in the file, by its `FromStr`.
 macro_rules! from_text {
-    ($($type:ty),*) => {$(
+    ($($type:ty, $expecting:literal;)*) => {$(
         impl<'de> Deserialize<'de> for $type {
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
                 #[derive(Deserialize)]
-                #[serde(untagged, expecting = "expected a string or a whole number")]
+                #[serde(untagged, expecting = $expecting)]
                 enum Text {
                     String(String),
                     Number(u64),
@@ -150,7 +150,31 @@ macro_rules! from_text {
         }
     )*};
 }
-from_text!(Size, Time, Workers, AccessLogTo);
+from_text!(
+    Size, "expected a size: \"128M\", or a whole number of bytes from 0 on";
+    Time, "expected a length of time: \"30s\", or a whole number of seconds from 0 on";
+    Workers, "expected a number of workers: 4 or \"2-8\"";
+    AccessLogTo, "expected \"off\", \"-\" or the path of a file";
+);
+
+/// The status with which a rule refuses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Refusal(pub u16);
+
+impl<'de> Deserialize<'de> for Refusal {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(
+            untagged,
+            expecting = "expected a status such as 403; networks that are kept out are the rule's address, those that get through its allow"
+        )]
+        enum Status {
+            Number(u16),
+        }
+        let Status::Number(status) = Status::deserialize(deserializer)?;
+        Ok(Refusal(status))
+    }
+}
 
 /// How PHP runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema, clap::ValueEnum)]

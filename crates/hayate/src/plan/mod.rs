@@ -15,6 +15,7 @@ mod routes;
 mod rules;
 mod scripts;
 mod tls;
+mod vain;
 mod visits;
 
 use std::{
@@ -22,10 +23,7 @@ use std::{
     time::Duration,
 };
 
-use hayate_front::{
-    Compression, Limits, ListenAddr, TrustedHeaders,
-    rules::{RateBy, RuleSpec},
-};
+use hayate_front::{Compression, Limits, ListenAddr, TrustedHeaders, rules::RuleSpec};
 use hayate_pool::{Mode, Spec};
 use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
@@ -279,9 +277,7 @@ impl Plan {
                 trust_unix = true;
                 continue;
             }
-            let network =
-                text.parse::<IpNet>().ok().or_else(|| text.parse::<std::net::IpAddr>().ok().map(IpNet::from));
-            trusted_proxies.push(network.ok_or_else(|| {
+            trusted_proxies.push(rules::network(&text).ok_or_else(|| {
                 let why = format!("'{text}' is no network; write 10.0.0.0/8, 192.0.2.1, ::1 or unix");
                 match args.trusted_proxies.is_empty() {
                     false => flag(format!("--trusted-proxies: {why}")),
@@ -548,31 +544,11 @@ impl Plan {
             .collect()
     }
 
-    /// The keys of an application that do not do what they say here.
-    pub fn vain_keys(&self, app: &App) -> Vec<String> {
-        let mut vain = Vec::new();
-        // Visitors that come by a unix socket, from a proxy that is not believed, are one: nobody says their addresses.
-        let unix = self.listen.iter().any(|addr| matches!(addr, ListenAddr::Unix(_)));
-        let by_address = app.rules.iter().filter_map(|rule| rule.rate.as_ref()).any(|rate| {
-            // Who sends no such header counts by address.
-            matches!(rate.by, RateBy::Address | RateBy::Header(_))
-        });
-        if unix && !self.trust_unix && by_address {
-            vain.push(RATES_OF_NOBODY.to_owned());
-        }
-        if let (Some(slow), Some(timeout)) = (app.spec.slow_request, app.spec.request_timeout)
-            && slow > timeout / 10 * 9
-        {
-            vain.push(format!(
-                "slow_request = {slow:?} is more than nine tenths of request_timeout ({timeout:?}), at which the log says what a request does in \
-                 any case: take less, or leave it out"
-            ));
-        }
-        vain
-    }
-
     /// Says so in the log, and which secrets are exposed.
     pub fn warn(&self) {
+        for vain in self.vain_addresses() {
+            tracing::warn!("{vain}");
+        }
         for exposed in &self.exposed {
             tracing::warn!("{exposed}");
         }
@@ -672,10 +648,6 @@ const FRONT_USER: &str = "hayate";
 /// See [`Plan::runs_php_as_root`].
 pub const PHP_AS_ROOT: &str =
     "PHP runs as root; set `user` (--user www-data) unless this is a container of its own";
-
-/// See [`Plan::vain_keys`].
-const RATES_OF_NOBODY: &str = "a rule's `rate` counts all visitors that come by a unix socket as one, since the proxy there is not believed: \
-     trusted_proxies = [\"unix\"]";
 
 fn flag(message: impl Into<String>) -> ConfigError {
     ConfigError::new(config::Place::CommandLine, message)

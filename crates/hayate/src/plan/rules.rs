@@ -89,14 +89,14 @@ impl AppResolver<'_> {
                 headers: HeadersSpec {
                     set: rule.headers.set.into_iter().collect(),
                     add: rule.headers.add.into_iter().collect(),
-                    remove: rule.headers.remove,
+                    remove: list(rule.headers.remove),
                 },
                 cache_control: rule.cache_control,
                 rewrite: rule.rewrite,
                 redirect: rule.redirect,
                 respond: rule.respond,
                 status: rule.status,
-                deny: rule.deny,
+                deny: rule.deny.map(|config::Refusal(status)| status),
                 alias: alias.transpose()?,
                 stop: rule.stop,
             })
@@ -108,11 +108,25 @@ impl AppResolver<'_> {
 
 fn networks(list: Vec<String>) -> Result<Vec<IpNet>, String> {
     let one = |text: String| {
-        let network = text.parse::<IpNet>().ok().or_else(|| text.parse::<IpAddr>().ok().map(IpNet::from));
-        network.ok_or_else(|| format!("'{text}' is no network; write 10.0.0.0/8, 192.0.2.1 or 2001:db8::/32"))
+        network(&text)
+            .ok_or_else(|| format!("'{text}' is no network; write 10.0.0.0/8, 192.0.2.1 or 2001:db8::/32"))
     };
     list.into_iter().map(one).collect()
 }
+
+/// A network, or an address as one. Clients of IPv4 are known by their own addresses, so one that is written `::ffff:10.0.0.0/104` is
+/// `10.0.0.0/8`.
+pub(super) fn network(text: &str) -> Option<IpNet> {
+    let network = text.parse().ok().or_else(|| text.parse::<IpAddr>().ok().map(IpNet::from))?;
+    let mapped = match network {
+        IpNet::V6(net) => net.addr().to_ipv4_mapped().zip(net.prefix_len().checked_sub(MAPPED)),
+        IpNet::V4(_) => None,
+    };
+    mapped.map_or(Some(network), |(addr, bits)| IpNet::new(addr.into(), bits).ok())
+}
+
+/// Bits before an address of IPv4 in one of IPv6 (RFC 4291, 2.5.5.2).
+const MAPPED: u8 = 96;
 
 fn rate(rate: config::Rate) -> Result<RateSpec, String> {
     let by = match rate.by.as_deref() {
@@ -170,6 +184,22 @@ mod tests {
     }
 
     #[test]
+    fn networks_of_ipv4_are_the_same_however_they_are_written() {
+        for (text, want) in [
+            ("10.0.0.0/8", Some("10.0.0.0/8")),
+            ("::ffff:10.0.0.0/104", Some("10.0.0.0/8")),
+            ("::ffff:127.0.0.1", Some("127.0.0.1/32")),
+            ("::ffff:0:0/96", Some("0.0.0.0/0")),
+            ("2001:db8::/32", Some("2001:db8::/32")),
+            ("::/0", Some("::/0")),
+            ("10.0.0.0/33", None),
+            ("x", None),
+        ] {
+            assert_eq!(super::network(text).map(|net| net.to_string()).as_deref(), want, "{text}");
+        }
+    }
+
+    #[test]
     fn what_is_wrong_names_line_rule_and_remedy() {
         for (text, want) in [
             ("path = 'admin'\ndeny = 403", "hayate.toml:5: rule 1: path: 'admin' is no path prefix"),
@@ -208,7 +238,7 @@ mod tests {
             ("redirect = 'x'", "hayate.toml:5: rule 1: redirect: 'x' is no target"),
             (
                 "redirect = '/$1'",
-                "hayate.toml:5: rule 1: redirect: '/$1': $1 is none of $path, $host and the groups",
+                "hayate.toml:5: rule 1: redirect: '/$1': $1 is none of $path, $host, $request_uri and the groups",
             ),
             ("redirect = '/x'\nstatus = 200", "hayate.toml:6: rule 1: status: 200 is no redirect"),
             ("status = 404", "hayate.toml:5: rule 1: status: it belongs to redirect and to respond"),
@@ -244,6 +274,30 @@ mod tests {
                 "hayate.toml:5: rule 1: headers: X: the value has control characters",
             ),
             ("cache_control = ''", "hayate.toml:5: rule 1: cache_control: '' is no value"),
+            (
+                "cache_control = '30d'",
+                "hayate.toml:5: rule 1: cache_control: '30d' is no directive of a cache; write max-age",
+            ),
+            ("cache_control = 'public, 3600'", "rule 1: cache_control: 'public, 3600' is no directive"),
+            (
+                "header = { user_agent = 'x' }\ndeny = 403",
+                "rule 1: header: user_agent: headers with an underscore in their name are dropped; write user-agent",
+            ),
+            (
+                "redirect = '/x$request_uri'",
+                "rule 1: redirect: '/x$request_uri': $request_uri is path and query of a redirect",
+            ),
+            ("rate = '5r/s'", "expected a table such as { requests = 5"),
+            ("basic_auth = 'users'", "expected a table such as { users = \"staff.htpasswd\" }"),
+            ("headers = { set = 'x' }", "expected a map"),
+            (
+                "deny = 'all'",
+                "expected a status such as 403; networks that are kept out are the rule's address",
+            ),
+            ("deny = ['10.0.0.0/8']", "expected a status such as 403"),
+            ("max_body = -1", "expected a size: \"128M\", or a whole number of bytes from 0 on"),
+            ("timeout = true", "expected a length of time: \"30s\""),
+            ("location = '/x'", "[[app.rule]] says for which paths it is by path, glob or regex"),
             ("path = '/x'", "hayate.toml:4: rule 1: rule: it says when, and not what"),
             ("pth = '/x'", "hayate.toml:5: unknown key 'pth' in [[app.rule]]; did you mean 'path'?"),
         ] {

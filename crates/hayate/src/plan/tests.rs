@@ -332,6 +332,7 @@ fn c16_values_that_make_no_sense_are_refused_with_their_range() {
         ("inherit_env = ''", "inherit_env: '' is no"),
         ("charset = 'utf 8'", "charset: write the name of an encoding"),
         ("hosts = ['a.test:80']", "hosts: 'a.test:80' is no host name"),
+        ("hosts = ['_']", "hosts: '_' is nobody's host; an application without hosts answers to all"),
     ] {
         let got = error(&format!("[[app]]\nroot = 'site'\n{keys}\n"));
         assert!(got.starts_with(&format!("hayate.toml:3: {said}")), "{got}");
@@ -534,9 +535,55 @@ fn keys_that_do_not_do_what_they_say_are_named() {
     );
     let rate = "[[app]]\nroot = 'site'\n[[app.rule]]\nrate = { requests = 5, per = '1s' }\n";
     assert_eq!(vain(":81", rate), [""; 0]);
-    assert_eq!(vain("unix:/run/x.sock", rate), [RATES_OF_NOBODY]);
+    assert_eq!(vain("unix:/run/x.sock", rate), [vain::RATES_OF_NOBODY]);
     let trusted = format!("trusted_proxies = ['unix']\n{rate}");
     assert_eq!(vain("unix:/run/x.sock", &trusted), [""; 0]);
+    let rules = |first: &str| {
+        format!("[[app]]\nroot = 'site'\n[[app.rule]]\n{first}stop = true\n[[app.rule]]\ndeny = 403\n")
+    };
+    let [last] = <[String; 1]>::try_from(vain(":81", &rules(""))).unwrap();
+    assert!(last.starts_with("rule 1 is for all requests and has stop = true, so those behind it"), "{last}");
+    assert_eq!(vain(":81", &rules("path = '/a'\n")), [""; 0]);
+    let last = "[[app]]\nroot = 'site'\n[[app.rule]]\nstop = true\n";
+    assert_eq!(vain(":81", last), [""; 0]);
+}
+
+#[test]
+fn addresses_that_nobody_gets_through_to_are_named() {
+    let dir = fixture();
+    let vain = |top: &str| {
+        let text = format!("{top}\n[[app]]\nroot = 'site'\n");
+        plan(dir.path(), &text, |_| ()).unwrap().vain_addresses()
+    };
+    let proxied = "listen = { address = ':81', proxy_protocol = true }";
+    let [nobody] = <[String; 1]>::try_from(vain(proxied)).unwrap();
+    assert!(
+        nobody.starts_with("listen: http://0.0.0.0:81 wants a PROXY header, which is believed of nobody"),
+        "{nobody}"
+    );
+    assert_eq!(vain(&format!("{proxied}\ntrusted_proxies = '10.0.0.1'")), [""; 0]);
+    let unix = "listen = { address = 'unix:/run/x.sock', proxy_protocol = true }";
+    assert_eq!(vain(unix).len(), 1);
+    assert_eq!(vain(&format!("{unix}\ntrusted_proxies = 'unix'")), [""; 0]);
+    assert_eq!(
+        vain("listen = [':80', ':443']"),
+        ["listen: http://0.0.0.0:443 speaks HTTP without TLS: set certificates or acme in [tls]"]
+    );
+    assert_eq!(vain("listen = ':80'"), [""; 0]);
+}
+
+#[test]
+fn what_is_for_tls_alone_wants_a_certificate() {
+    let dir = fixture();
+    for (key, line) in
+        [("hsts", "hsts = '1d'"), ("http3", "http3 = true"), ("client_ca", "client_ca = 'x.pem'")]
+    {
+        let said = plan(dir.path(), &format!("[tls]\n{line}\n[[app]]\nroot = 'site'\n"), |_| ()).unwrap_err();
+        let want =
+            format!("hayate.toml:2: {key}: there is no TLS without a certificate; set certificates or acme");
+        assert!(said.to_string().starts_with(&want), "{said}");
+    }
+    assert!(plan(dir.path(), "[tls]\nredirect_http = false\n[[app]]\nroot = 'site'\n", |_| ()).is_ok());
 }
 
 #[test]

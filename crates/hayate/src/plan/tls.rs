@@ -210,7 +210,18 @@ pub(super) fn resolve(
         std::path::absolute(&path).unwrap_or(path)
     };
     if !is_wanted(&file, args) {
-        return Ok(None);
+        let alone = [
+            ("hsts", file.hsts.is_some()),
+            ("http3", file.http3 == Some(true)),
+            ("client_ca", file.client_ca.is_some()),
+        ];
+        return match alone.iter().find(|(_, given)| *given) {
+            Some((key, _)) => Err(error(
+                key,
+                "there is no TLS without a certificate; set certificates or acme in [tls]".into(),
+            )),
+            None => Ok(None),
+        };
     }
     if file.certificates.len() > MOST_PAIRS {
         return Err(error("certificates", format!("write {MOST_PAIRS} at most")));

@@ -141,9 +141,10 @@ async fn while_an_order_hangs_all_else_is_done_and_the_order_goes_on_as_long_as_
         let why = want(&Wanted { pairs: vec![broken], ..wanted.clone() }).await.unwrap_err();
         assert!(resolver.covers("b.example") && why.contains("/b.example.pem"), "{why}");
         store.keep_challenge("token", "an answer").unwrap();
-        let (reply, answer) = oneshot::channel();
-        messages.send(Message::Challenge("token".into(), reply)).unwrap();
-        assert_eq!(answer.await.unwrap().as_deref(), Some("an answer"));
+        let keeper = Keeper { messages: messages.clone(), challenges: Arc::new(Semaphore::new(1)) };
+        for _ in 0..2 {
+            assert_eq!(keeper.challenge("token").await.as_deref(), Some("an answer"));
+        }
         demand.send("shop.x.example".into()).await.unwrap();
         assert!(under_way() && came.load(SeqCst) == 1, "it goes on, and once");
 
@@ -560,4 +561,30 @@ async fn what_was_issued_and_cannot_be_read_is_not_ordered_again_at_once() {
     keeping.issued(HOST, &store);
     assert_eq!(keeping.due(), None);
     assert_eq!(keeping.names[HOST].due, now() + 60);
+}
+
+#[tokio::test]
+async fn visitors_who_ask_for_challenges_fill_no_queue() {
+    // The thread hangs: nobody hears.
+    let (messages, mut hear) = mpsc::unbounded_channel();
+    let keeper = Keeper { messages, challenges: Arc::new(Semaphore::new(CHALLENGES)) };
+    for token in [&*"!".repeat(8000), "", "a/b", "a b", &"a".repeat(129)] {
+        assert_eq!(keeper.challenge(token).await, None);
+    }
+    let asking: Vec<_> = (0..4 * CHALLENGES)
+        .map(|n| {
+            let keeper = keeper.clone();
+            tokio::spawn(async move { keeper.challenge(&format!("token{n}")).await })
+        })
+        .collect();
+    until(|| keeper.challenges.available_permits() == 0).await;
+    // All leave; what was sent stays counted until the thread has seen it.
+    asking.iter().for_each(tokio::task::JoinHandle::abort);
+    until(|| asking.iter().all(tokio::task::JoinHandle::is_finished)).await;
+    assert_eq!(keeper.challenges.available_permits(), 0);
+    let mut heard = 0;
+    while hear.try_recv().is_ok() {
+        heard += 1;
+    }
+    assert_eq!((heard, keeper.challenges.available_permits()), (CHALLENGES, CHALLENGES));
 }
