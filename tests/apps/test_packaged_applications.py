@@ -10,7 +10,7 @@ import pytest
 
 from lib.servers import PHP_VERSION, REPOSITORY
 
-from .test_application_rules import served
+from .test_application_rules import PHP_NAMES, served, ways
 
 UNPACKED = REPOSITORY / "target/applications"
 pytestmark = pytest.mark.skipif(not (UNPACKED / "complete").exists(), reason="scripts/applications has not been run (scripts/setup --test)")
@@ -27,10 +27,13 @@ def test_rules_of_mediawiki(hayate_command, tmp_path: pathlib.Path) -> None:
     tmp_path.chmod(0o755)
     root = tmp_path / "site"
     shutil.copytree(UNPACKED / "mediawiki/usr/share/mediawiki", root, ignore=of_this_machine, ignore_dangling_symlinks=True)
-    for name in ("images/a/ab", "images/deleted", "cache", "extensions"):
+    below = ("extensions/Own", "skins/Own", "resources/own", "own/of.site")
+    for name in ("images/a/ab", "images/deleted", "images/temp", "images/lockdir", "cache", "docs", *below):
         (root / name).mkdir(parents=True)
     (root / "images/a/ab/A.png").write_bytes(PICTURE)
-    for name in ("images/evil.php", "images/evil.PHP5", "images/evil.html", "images/deleted/B.png", "cache/l10n"):
+    scripts = [f"{place}/{name}.php" for place in below for name in ("index", "evil")] + ["own.php", "profileinfo.php"]
+    images = [f"images/evil.{extension}" for extension in (*PHP_NAMES, "html", "htm")]
+    for name in (*scripts, *images, "images/deleted/B.png", "images/temp/C.png", "images/lockdir/D", "cache/l10n", "docs/x.php", "skins/Own/a.css"):
         (root / name).write_text("<?php echo 'RAN';")
     database = tmp_path / "database"
     database.mkdir()
@@ -53,11 +56,31 @@ def test_rules_of_mediawiki(hayate_command, tmp_path: pathlib.Path) -> None:
         site.says("/rest.php/v1/page/Main_Page", '"title":"Main Page"')
         site.are(200, "/resources/assets/wiki.png", "/images/a/ab/A.png")
         assert "sandbox" in dict(site.ask("/images/a/ab/A.png").headers)["Content-Security-Policy"]
+        assert dict(site.ask("/resources/assets/wiki.png").headers)["Cache-Control"] == "public, max-age=604800"
         site.are(403, "/includes/DefaultSettings.php", "/languages/Language.php", "/maintenance/install.php", "/vendor/autoload.php", "/mw-config/index.php")
         site.are(403, "/mw-config/", "/cache/l10n", "/images/deleted/B.png", "//includes/WebStart.php", "/vendor/composer/installed.json")
-        site.are(403, "/images/evil.php", "/images/evil.PHP5", "/images/evil.html", "/images/evil.php/a.png", "/images/%65vil.php")
+        site.are(403, "/images/temp/C.png", "/images/lockdir/D", "/docs/x.php")
+        site.are(403, *ways(*("/" + name for name in images)), "/images/%65vil.php")
         site.are(404, "/composer.json", "/nothing")
-        assert site.ask("/LocalSettings.php").body == b""
+        # Its own guidance names the scripts that may run.
+        site.are(404, *ways("/LocalSettings.php", "/autoload.php", "/resources/Resources.php", *("/" + name for name in scripts)))
+        site.are(404, *(f"/{place}/" for place in below))
+        site.are(200, "/skins/Own/a.css", "/opensearch_desc.php")
+        site.says("/img_auth.php/a/ab/A.png", "Access denied", 403)
+        site.says("/thumb.php?f=A.png&width=10", "Error generating thumbnail", 404)
+        # Titles are no scripts, and neither is one slash too many another address.
+        for target in ("/wiki/Foo.php/x", "/wiki/Foo.php", "/wiki/Extensions/Own/evil.php", "/index.php/Foo.php/x", "/index.php?title=Foo.php"):
+            site.says(target, ".php", 404)
+            site.says(target, " - The Wiki</title>", 404)
+        site.says("//wiki/Main_Page", "MediaWiki has been installed")
+        site.says("//wiki/St._Louis", "<title>St. Louis - The Wiki</title>", 404)
+        site.says("//api.php?action=query&meta=siteinfo&format=json", '"sitename":"The Wiki"')
+        site.says("//index.php?title=Main_Page", "MediaWiki has been installed")
+    # As the page says how to install it.
+    with served("MediaWiki", root, {'"/mw-config", ': "", "|load|": "|load|mw-config/index|"}) as site:
+        site.says("/mw-config/index.php", "<title>MediaWiki 1.39")
+        site.are(404, *ways("/mw-config/overrides/x.php", "/LocalSettings.php"))
+        site.says("/wiki/Main_Page", "MediaWiki has been installed")
 
 
 def test_rules_of_dokuwiki(hayate_command, tmp_path: pathlib.Path) -> None:
@@ -79,7 +102,8 @@ def test_rules_of_dokuwiki(hayate_command, tmp_path: pathlib.Path) -> None:
         (root / "data" / name).write_text(text)
     (root / "data/media/ns").mkdir()
     (root / "data/media/ns/w.png").write_bytes((UNPACKED / "mediawiki/usr/share/mediawiki/resources/assets/wiki.png").read_bytes())
-    (root / "README").write_text("a file of its makers")
+    for name in ("README", "COPYING", "lib/plugins/README"):
+        (root / name).write_text("a file of its makers")
     with served("DokuWiki", root) as site:
         assert dict(site.ask("/").headers)["Location"] == "/start"
         site.says("/start", "Beginning</h1>")
@@ -90,12 +114,18 @@ def test_rules_of_dokuwiki(hayate_command, tmp_path: pathlib.Path) -> None:
         site.says("/_detail/ns:w.png", "w.png")
         assert site.ask("/_media/ns:w.png").body.startswith(PICTURE)
         site.says("/feed.php", "<title>")
+        assert dict(site.ask("/lib/tpl/dokuwiki/images/logo.png").headers)["Cache-Control"] == "public, max-age=31536000"
         site.are(200, "/lib/exe/css.php", "/lib/exe/js.php", "/lib/tpl/dokuwiki/images/logo.png", "/lib/exe/opensearch.php")
         site.are(403, "/data/pages/start.txt", "/data/", "/conf/local.php", "/conf/dokuwiki.php", "/inc/init.php", "/bin/wantedpages.php", "/vendor/autoload.php")
         site.are(403, "//data/pages/start.txt", "/vendor/composer/installed.json")
-        site.are(404, "/README", "/VERSION", "/lib/plugins/authpdo/_test/test.sqlite3")
+        site.are(403, *ways("/install.php", "/data/pages/start.txt", "/conf/local.php", "/inc/init.php"))
+        site.are(404, *ways("/README", "/VERSION", "/COPYING", "/lib/plugins/README"), "/lib/plugins/authpdo/_test/test.sqlite3")
         # No page of a namespace is a file: the application says that there is none.
         site.says("/nowhere:at_all", "This topic does not exist yet")
+    # As the page says how to install it; here it has been.
+    with served("DokuWiki", root, {', "/install.php"]': "]", '"/index.php", ': '"/index.php", "/install.php", '}) as site:
+        site.says("/install.php", "DokuWiki Installer")
+        site.are(403, "/conf/local.php")
 
 
 def test_rules_of_phpmyadmin(hayate_command, tmp_path: pathlib.Path) -> None:
@@ -105,8 +135,11 @@ def test_rules_of_phpmyadmin(hayate_command, tmp_path: pathlib.Path) -> None:
     (root / "doc/html/_sources").mkdir(parents=True)
     (root / "doc/html/_sources/index.rst.txt").write_text("source")
     (root / "doc/html/index.html").write_text("documentation")
-    (root / "setup").mkdir()
-    (root / "setup/index.php").write_text("<?php echo 'RAN';")
+    for name in ("setup/index.php", "setup/lib/x.php", "tmp/twig/x.php", "config/config.inc.php", "examples/signon.php", "test/x.php", "src/x.php"):
+        (root / name).parent.mkdir(parents=True, exist_ok=True)
+        (root / name).write_text("<?php echo 'RAN';")
+    for name in ("README", "RELEASE-DATE-5.2.1", "config.inc.php"):
+        (root / name).write_text("not for visitors")
     (tmp_path / "tmp").mkdir()
     settings = tmp_path / "config.inc.php"
     settings.write_text("<?php $cfg['blowfish_secret'] = str_repeat('x', 32); $cfg['Servers'][1]['auth_type'] = 'cookie';")
@@ -128,4 +161,7 @@ def test_rules_of_phpmyadmin(hayate_command, tmp_path: pathlib.Path) -> None:
         site.are(200, "/js/dist/functions.js", "/themes/pmahomme/css/theme.css", "/favicon.ico", "/doc/html/index.html")
         site.are(403, "/libraries/constants.php", "/templates/header.twig", "/sql/create_tables.sql", "/setup/", "/setup/index.php", "/vendor/autoload.php")
         site.are(403, "/doc/html/_sources/index.rst.txt", "//setup/index.php", "/libraries/")
+        site.are(403, *ways("/setup/index.php", "/setup/lib/x.php", "/tmp/twig/x.php", "/config/config.inc.php", "/examples/signon.php", "/src/x.php"))
+        site.are(403, *ways("/libraries/classes/Core.php", "/templates/header.twig", "/sql/create_tables.sql", "/vendor/autoload.php", "/test/x.php"))
+        site.are(404, *ways("/config.inc.php", "/config.sample.inc.php", "/autoload.php", "/README", "/RELEASE-DATE-5.2.1"))
         site.are(404, "/nothing")
