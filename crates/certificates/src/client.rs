@@ -3,12 +3,9 @@
 use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 use base64::{Engine, prelude::BASE64_STANDARD};
 use rustls::pki_types::CertificateDer;
-use x509_parser::{
-    objects::{oid_registry, oid2abbrev},
-    parse_x509_certificate,
-    time::ASN1Time,
-    x509::X509Name,
-};
+use x509_parser::{parse_x509_certificate, time::ASN1Time};
+
+use crate::distinguished_name;
 
 /// A client's certificate as text.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -41,8 +38,8 @@ impl ClientCertificate {
         };
         let digest = digest(&SHA1_FOR_LEGACY_USE_ONLY, der);
         Some(ClientCertificate {
-            subject: name(parsed.subject()),
-            issuer: name(parsed.issuer()),
+            subject: distinguished_name::text(parsed.subject()),
+            issuer: distinguished_name::text(parsed.issuer()),
             serial: hex(serial),
             fingerprint: hex(digest.as_ref()).to_ascii_lowercase(),
             valid_from: time(parsed.validity().not_before.timestamp()),
@@ -50,43 +47,6 @@ impl ClientCertificate {
             pem: pem(der),
         })
     }
-}
-
-/// The most special part first, with RFC 2253's escapes, as OpenSSL's `XN_FLAG_RFC2253` writes it.
-fn name(name: &X509Name<'_>) -> String {
-    let mut parts = Vec::new();
-    for set in name.iter_rdn() {
-        let attributes = set.iter().map(|attribute| {
-            let kind = attribute.attr_type();
-            let kind = oid2abbrev(kind, oid_registry())
-                .map_or_else(|_| kind.to_id_string(), |short| short.to_owned());
-            // What is no text is of no use to a script.
-            let value = attribute.as_str().unwrap_or_default();
-            format!("{kind}={}", escape(value))
-        });
-        parts.push(attributes.collect::<Vec<_>>().join("+"));
-    }
-    parts.reverse();
-    parts.join(",")
-}
-
-fn escape(value: &str) -> String {
-    let mut text = String::with_capacity(value.len());
-    let last = value.chars().count().saturating_sub(1);
-    for (i, c) in value.chars().enumerate() {
-        let edge = (i == 0 && matches!(c, ' ' | '#')) || (i == last && c == ' ');
-        match c {
-            ',' | '+' | '"' | '\\' | '<' | '>' | ';' => text.extend(['\\', c]),
-            _ if edge => text.extend(['\\', c]),
-            // Also other bytes that are not printable ASCII, one by one.
-            ' '..='~' => text.push(c),
-            _ => {
-                let mut bytes = [0; 4];
-                c.encode_utf8(&mut bytes).bytes().for_each(|byte| text.push_str(&format!("\\{byte:02X}")));
-            }
-        }
-    }
-    text
 }
 
 fn time(seconds: i64) -> String {
@@ -127,10 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_escaped_as_openssl_does() {
-        assert_eq!(escape("Müller, \"A\" <x>"), "M\\C3\\BCller\\, \\\"A\\\" \\<x\\>");
-        assert_eq!(escape(" #a "), "\\ #a\\ ");
-        assert_eq!(escape("#a"), "\\#a");
+    fn times_are_those_of_openssl() {
         assert_eq!(time(0), "Jan  1 00:00:00 1970 GMT");
     }
 

@@ -19,6 +19,7 @@
 pub mod acme;
 mod certificate;
 mod client;
+mod distinguished_name;
 mod names;
 mod pair;
 mod resolver;
