@@ -20,6 +20,7 @@ use crate::{
     date,
     disk::{Opened, Place, Running},
     file_body::{FileBody, Source},
+    media_type,
     near::{Access, Meta, Miss, Near, miss_of, trouble},
     reply::{Body, Reply},
     request_body::Keep,
@@ -29,43 +30,6 @@ use crate::{
 
 /// Files up to this size, in bytes, are read at once, while there is memory enough; larger ones in blocks, as the client takes them.
 const SMALL: usize = 64 << 10;
-
-/// By a file's name; `charset` is for text.
-fn content_type(path: &Path, charset: Option<&str>) -> Option<Cow<'static, str>> {
-    let mime = match path.extension().map(OsStr::as_bytes).and_then(usual_type) {
-        Some(mime) => mime,
-        None => mime_guess::from_path(path).first_raw()?,
-    };
-    let (kind, subtype) = mime.split_once('/')?;
-    let text = kind == "text" || matches!(subtype, "javascript" | "xml" | "svg");
-    Some(match charset {
-        Some(charset) if text => format!("{mime}; charset={charset}").into(),
-        _ => mime.into(),
-    })
-}
-
-/// What nearly all files are, by their extension: to look among a thousand types costs as much as opening the file. The same as there.
-fn usual_type(extension: &[u8]) -> Option<&'static str> {
-    Some(match extension {
-        b"html" => "text/html",
-        b"css" => "text/css",
-        b"js" => "text/javascript",
-        b"txt" => "text/plain",
-        b"xml" => "text/xml",
-        b"json" => "application/json",
-        b"svg" => "image/svg+xml",
-        b"png" => "image/png",
-        b"jpg" | b"jpeg" => "image/jpeg",
-        b"gif" => "image/gif",
-        b"webp" => "image/webp",
-        b"avif" => "image/avif",
-        b"ico" => "image/x-icon",
-        b"woff" => "application/font-woff",
-        b"woff2" => "font/woff2",
-        b"pdf" => "application/pdf",
-        _ => return None,
-    })
-}
 
 /// The siblings of a file that hold it precompressed: which are there, and the one that the client takes.
 fn packed(
@@ -422,7 +386,7 @@ fn prepare_once(
         None => since("if-modified-since").is_some_and(|since| meta.modified <= since),
     };
     let size = meta.len;
-    let kind = content_type(Path::new(OsStr::from_bytes(path)), rules.charset.as_deref());
+    let kind = media_type::of(Path::new(OsStr::from_bytes(path)), rules.charset.as_deref());
     let kind = kind.unwrap_or("application/octet-stream".into());
     if unchanged {
         out.set_status(304);
@@ -486,17 +450,6 @@ fn insert(answer: &mut Answer, name: &str, value: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn usual_types_are_those_of_the_list() {
-        for extension in [
-            "html", "css", "js", "txt", "xml", "json", "svg", "png", "jpg", "jpeg", "gif", "webp", "avif",
-            "ico", "woff", "woff2", "pdf",
-        ] {
-            let listed = mime_guess::from_ext(extension).first_raw();
-            assert_eq!(usual_type(extension.as_bytes()), listed, "{extension}");
-        }
-    }
 
     #[test]
     fn tags_are_hexadecimal() {

@@ -47,6 +47,7 @@ mod gather;
 mod host;
 mod listen;
 mod log_writer;
+mod media_type;
 mod meet;
 mod metrics;
 mod near;
