@@ -4,6 +4,7 @@ client that has left, and the client's answer is cut off."""
 from __future__ import annotations
 
 import contextlib
+import http.client
 import socket
 import struct
 import time
@@ -220,6 +221,19 @@ def test_an_answer_that_leaves_a_large_body_says_that_the_connection_ends(gather
     with socket.create_connection(("127.0.0.1", gathering.port), timeout=60) as client:
         client.sendall(b"POST /missing.txt HTTP/1.1\r\nHost: a\r\nContent-Length: 300000\r\n\r\n" + b"x" * 300_000)
         assert b"connection: close" in rest(client).lower()
+
+
+@pytest.mark.plain("bytes of HTTP/1; HTTP/2 ends a stream, not the connection")
+def test_a_large_body_in_chunks_that_is_left_costs_nothing_of_the_connection(gathering) -> None:
+    """How long it is nobody knows before its end, so the answer said nothing, and the connection ended."""
+    chunk = b"8000\r\n" + b"x" * 0x8000 + b"\r\n"
+    with socket.create_connection(("127.0.0.1", gathering.port), timeout=60) as client:
+        for _ in range(3):
+            client.sendall(b"POST /missing.txt HTTP/1.1\r\nHost: a\r\n" + CHUNKED + b"\r\n" + chunk * 32 + b"0\r\n\r\n")
+            answer = http.client.HTTPResponse(client)
+            answer.begin()
+            assert answer.status == 404 and answer.getheader("connection") is None
+            answer.read()
 
 
 CHUNKED = b"Transfer-Encoding: chunked\r\n"

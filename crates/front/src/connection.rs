@@ -196,4 +196,8 @@ impl Handler for Connection {
     fn unfinished(&self, head: &[u8], late: bool) {
         self.log_unfinished(head, late);
     }
+
+    fn broke(&self, why: &str) {
+        self.thread.broke(&self.peer().addr, why);
+    }
 }

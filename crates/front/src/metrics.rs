@@ -73,6 +73,7 @@ pub struct Metrics {
     in_flight: Family<App, Gauge>,
     sent: Family<App, Counter>,
     refused: Counter,
+    broken: Counter,
     lost_lines: Counter,
     panics: Counter,
     heads_given_up: Counter,
@@ -96,6 +97,7 @@ impl Metrics {
             in_flight: Family::default(),
             sent: Family::default(),
             refused: Counter::default(),
+            broken: Counter::default(),
             lost_lines: Counter::default(),
             panics: Counter::default(),
             heads_given_up: Counter::default(),
@@ -128,6 +130,11 @@ impl Metrics {
             metrics.sent.clone(),
         );
         registry.register("hayate_requests_refused", "Malformed requests refused", metrics.refused.clone());
+        registry.register(
+            "hayate_connections_broken",
+            "Connections ended, for their clients broke the protocol of HTTP/2 or 3, or its bounds",
+            metrics.broken.clone(),
+        );
         registry.register(
             "hayate_access_log_lost",
             "Lines of the access log that could not be written",
@@ -213,6 +220,10 @@ impl Metrics {
 
     pub(crate) fn refused(&self) {
         self.refused.inc();
+    }
+
+    pub(crate) fn broken(&self) {
+        self.broken.inc();
     }
 
     pub(crate) fn lost_lines(&self, lines: u64) {

@@ -64,8 +64,9 @@ pub struct Thread {
     relieving: Reminder,
     /// When this was last spoken of.
     pressing: Reminder,
-    /// The same of connections that could not be accepted.
+    /// The same of connections that could not be accepted, and of those whose clients broke the protocol.
     failed: Reminder,
+    broken: Reminder,
     kept: RefCell<Kept>,
     request_prefix: u32,
     next_request: Cell<u32>,
@@ -161,6 +162,7 @@ impl Thread {
             handshakes: Handshakes::default(),
             pressing: Reminder::default(),
             failed: Reminder::default(),
+            broken: Reminder::default(),
             kept: RefCell::new(Kept::of(front)),
             request_prefix: u32::from_ne_bytes(seed),
             next_request: Cell::new(0),
@@ -339,6 +341,20 @@ impl Thread {
             self.begun.notify_one();
         }
         all.insert(id, (connection, task.abort_handle()));
+    }
+
+    /// A client broke the protocol, so that its connection was ended: no request was refused, so no line of the access log says so.
+    pub(crate) fn broke(&self, client: &str, why: &str) {
+        self.front.metrics.broken();
+        match self.broken.happened() {
+            Some(times) => tracing::info!(
+                client,
+                "a connection was ended, for its client broke the protocol: {why} ({times} times since this was last said)"
+            ),
+            None => {
+                tracing::debug!(client, "a connection was ended, for its client broke the protocol: {why}")
+            }
+        }
     }
 
     /// This thread's connections of which this holds.

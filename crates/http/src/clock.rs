@@ -37,6 +37,9 @@ pub enum Wait {
 const LINGER: u64 = 30;
 const LINGER_PAUSE: u64 = 5;
 
+/// How long a connection that was idle may take to say that it ends.
+const GOODBYE: u64 = 5;
+
 /// One connection's clock. All times in [`seconds`].
 #[derive(Debug)]
 pub struct Clock {
@@ -60,6 +63,8 @@ pub struct Clock {
     asked: Cell<u64>,
     /// Its next answer is its last.
     lasts: Cell<bool>,
+    /// It ends as it is asked to when it has been idle for too long, instead of being late.
+    says_goodbye: Cell<bool>,
     /// Of HTTP/2: one for each stream, which is late by itself.
     streams: RefCell<Vec<Weak<Clock>>>,
     /// Who waits to be told that it is late, or is to end.
@@ -101,6 +106,7 @@ impl Default for Clock {
             late: Cell::new(false),
             asked: Cell::new(0),
             lasts: Cell::new(false),
+            says_goodbye: Cell::new(false),
             streams: RefCell::default(),
             waker: RefCell::default(),
             watched: RefCell::default(),
@@ -169,6 +175,12 @@ impl Clock {
         self.ends() || self.lasts.get()
     }
 
+    /// One that can say which requests it still took is asked to end when no request has come for too long: its client may just have sent one,
+    /// or may still read an answer that is with the kernel.
+    pub(crate) fn says_goodbye(&self) {
+        self.says_goodbye.set(true);
+    }
+
     /// Whether a deadline has passed, or a body comes too slowly; from then on [`Clock::is_late`], and the connection is to be dropped.
     /// `now` in [`seconds`].
     pub fn becomes_late(&self, now: u64) -> bool {
@@ -179,6 +191,11 @@ impl Clock {
             stream.iter().filter(|stream| stream.becomes_late(now)).for_each(|stream| stream.wake());
             stream.is_some()
         });
+        if self.says_goodbye.get() && !self.ends() && self.waits_for() == Wait::Idle && passed(&self.deadline)
+        {
+            self.deadline.set(now.saturating_add(GOODBYE));
+            self.ask_to_end();
+        }
         let late = self.late.get()
             || passed(&self.deadline)
             || passed(&self.write_deadline)
@@ -326,6 +343,16 @@ mod tests {
         // In the next second, which may begin at once.
         assert!(!clock.becomes_late(now + 1));
         assert!(clock.becomes_late(now + 3) && clock.is_late());
+    }
+
+    #[test]
+    fn who_says_goodbye_is_asked_to_end_before_it_is_late() {
+        let (clock, now) = (Clock::default(), seconds());
+        clock.says_goodbye();
+        clock.wait(Wait::Idle, &Limits { idle_timeout: Duration::from_secs(1), ..Limits::default() });
+        assert!(!clock.becomes_late(now + 1) && !clock.ends());
+        assert!(!clock.becomes_late(now + 3) && clock.ends());
+        assert!(clock.becomes_late(now + 4 + GOODBYE));
     }
 
     #[test]

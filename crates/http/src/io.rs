@@ -11,6 +11,7 @@ use std::{
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     fs::sendfile,
+    io::ioctl_fionread,
     net::{RecvFlags, recv},
 };
 use tokio::{
@@ -18,6 +19,8 @@ use tokio::{
     net::{TcpStream, UnixStream},
 };
 
+#[cfg(debug_assertions)]
+use crate::Clock;
 use crate::{Hold, Holding, tls::TlsStream};
 
 /// A connected socket.
@@ -40,6 +43,34 @@ macro_rules! each {
             Io::Tls($stream) => $call,
         }
     };
+}
+
+#[cfg(debug_assertions)]
+thread_local! {
+    /// What was written last on this thread waits for its client.
+    static WAITS: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
+}
+
+/// Something was to be written: notes whether its client is waited for.
+fn noted<T>(written: Poll<T>) -> Poll<T> {
+    #[cfg(debug_assertions)]
+    WAITS.set(written.is_pending());
+    written
+}
+
+/// What serves a connection. That a client is waited for which takes nothing, and no clock runs, is a fault of ours that shows itself to nobody:
+/// such a client holds its connection for ever. So builds with assertions look after each turn.
+#[cfg(debug_assertions)]
+pub(crate) async fn with_deadlines(serve: impl Future<Output = ()>, clock: &Clock) {
+    let mut serve = std::pin::pin!(serve);
+    std::future::poll_fn(|cx| {
+        WAITS.set(false);
+        let served = serve.as_mut().poll(cx);
+        let forever = served.is_pending() && WAITS.get() && !clock.is_writing();
+        debug_assert!(!forever, "a client that takes nothing is waited for without a deadline");
+        served
+    })
+    .await;
 }
 
 /// The socket itself: only to be asked about.
@@ -100,6 +131,12 @@ impl Io {
         if asked == 0 { u64::try_from(bytes).unwrap_or_default() } else { 0 }
     }
 
+    /// Whether something has come that nobody has read.
+    pub(crate) fn has_unread(&self) -> bool {
+        let decrypted = matches!(self, Io::Tls(stream) if stream.has_plain());
+        decrypted || ioctl_fionread(self).is_ok_and(|bytes| bytes > 0)
+    }
+
     /// Has what it keeps by itself counted, as something that this connection holds: TLS does.
     pub(crate) fn count(&mut self, of: &Rc<Holding>) {
         if let Io::Tls(stream) = self {
@@ -123,7 +160,7 @@ impl Io {
         macro_rules! send {
             ($stream:expr) => {
                 loop {
-                    ready!($stream.poll_write_ready(cx))?;
+                    ready!(noted($stream.poll_write_ready(cx)))?;
                     let send = || Ok(sendfile($stream.as_fd(), file, Some(&mut *at), most)?);
                     match $stream.try_io(Interest::WRITABLE, send) {
                         Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
@@ -170,7 +207,7 @@ impl AsyncRead for Io {
 
 impl AsyncWrite for Io {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, from: &[u8]) -> Poll<io::Result<usize>> {
-        each!(&mut *self, stream => Pin::new(stream).poll_write(cx, from))
+        noted(each!(&mut *self, stream => Pin::new(stream).poll_write(cx, from)))
     }
 
     fn poll_write_vectored(
@@ -180,7 +217,7 @@ impl AsyncWrite for Io {
     ) -> Poll<io::Result<usize>> {
         match from {
             [one] => self.poll_write(cx, one),
-            _ => each!(&mut *self, stream => Pin::new(stream).poll_write_vectored(cx, from)),
+            _ => noted(each!(&mut *self, stream => Pin::new(stream).poll_write_vectored(cx, from))),
         }
     }
 
@@ -189,10 +226,10 @@ impl AsyncWrite for Io {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        each!(&mut *self, stream => Pin::new(stream).poll_flush(cx))
+        noted(each!(&mut *self, stream => Pin::new(stream).poll_flush(cx)))
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        each!(&mut *self, stream => Pin::new(stream).poll_shutdown(cx))
+        noted(each!(&mut *self, stream => Pin::new(stream).poll_shutdown(cx)))
     }
 }

@@ -24,6 +24,7 @@ mod answer;
 mod block;
 mod buffer;
 mod clock;
+mod closing;
 mod date;
 mod exchange;
 #[cfg(any(test, feature = "fuzzed"))]
@@ -142,4 +143,7 @@ pub trait Handler {
 
     /// A connection ended in the middle of a head, with no answer: `late` when its time was over, else because the client left.
     fn unfinished(&self, head: &[u8], late: bool);
+
+    /// A connection was ended, for its client broke the rules of HTTP/2 or 3, or their bounds; `why`: not in the client's words.
+    fn broke(&self, _why: &str) {}
 }

@@ -2,6 +2,8 @@
 
 use std::{future::poll_fn, rc::Rc};
 
+#[cfg(debug_assertions)]
+use crate::io::with_deadlines;
 use crate::{Clock, Handler, Io, Limits, Wait, h1, h2, h3};
 
 /// What a connection speaks.
@@ -48,10 +50,18 @@ pub async fn serve<H: Handler>(carrier: Carrier, handler: Rc<H>, limits: Rc<Limi
             preface
         }
     };
+    #[cfg(debug_assertions)]
+    let watched = Rc::clone(&clock);
     if http2 {
         // Much larger than what HTTP/1 needs, and other connections are not to pay for it.
-        Box::pin(h2::serve(io, handler, limits, clock)).await;
+        let served = Box::pin(h2::serve(io, handler, limits, clock));
+        #[cfg(debug_assertions)]
+        let served = with_deadlines(served, &watched);
+        served.await;
     } else {
-        h1::serve(io, &*handler, limits, clock).await;
+        let served = h1::serve(io, &*handler, limits, clock);
+        #[cfg(debug_assertions)]
+        let served = with_deadlines(served, &watched);
+        served.await;
     }
 }

@@ -354,20 +354,31 @@ fn a_large_answer_waits_for_its_reader() {
 }
 
 #[test]
-fn a_body_that_nobody_wants_is_read_if_it_is_small_and_ends_the_connection_if_not() {
+fn a_body_that_nobody_wants_is_read_and_ends_the_connection_if_it_is_said_to_be_large() {
+    const NEXT: &[u8] = b"GET /b HTTP/1.1\r\nHost: a\r\n\r\n";
     run(|| async {
         let head =
-            |n: usize| format!("POST /a HTTP/1.1\r\nHost: a\r\nContent-Length: {n}\r\n\r\n").into_bytes();
-        let small = [&head(1000)[..], &b"x".repeat(1000), b"GET /b HTTP/1.1\r\nHost: a\r\n\r\n"].concat();
+            |how: &str| format!("POST /leaves_its_body HTTP/1.1\r\nHost: a\r\n{how}\r\n\r\n").into_bytes();
+        let small = [&head("Content-Length: 1000")[..], &b"x".repeat(1000), NEXT].concat();
         assert_eq!(exchange(&mut serve(), &small).await, format!("{OK}{OK}"));
-        let large =
-            [&head(1_000_000)[..], &b"x".repeat(1_000_000), b"GET /b HTTP/1.1\r\nHost: a\r\n\r\n"].concat();
+        let large = [&head("Content-Length: 1000000")[..], &b"x".repeat(1_000_000), NEXT].concat();
         let mut served = serve();
         let (mut read, mut write) = served.client.split();
         let mut answer = Vec::new();
         let (sent, got) = tokio::join!(write.write_all(&large), read.read_to_end(&mut answer));
         let _ = (sent, got);
-        assert_eq!(answer, OK.as_bytes(), "the answer can be read, and there is no second one");
+        let last = OK.replace("\r\n\r\nok", "\r\nConnection: close\r\n\r\nok");
+        assert_eq!(String::from_utf8_lossy(&answer), last, "it can be read, and there is no second one");
+        // How large it is shows only at its end, and the client was told nothing.
+        let chunks = [b"8000\r\n", &b"x".repeat(0x8000)[..], b"\r\n"].concat().repeat(40);
+        let head = head("Transfer-Encoding: chunked");
+        let in_chunks = [&head[..], &chunks, b"0\r\n\r\n", NEXT].concat();
+        assert_eq!(exchange(&mut serve(), &in_chunks).await, format!("{OK}{OK}"));
+        let mut served = serve();
+        served.client.write_all(&[&head[..], &chunks].concat()).await.unwrap();
+        tokio::time::sleep(Duration::from_millis(50)).await;
+        assert_eq!(served.clock.waits_for(), Wait::Linger);
+        assert!(served.clock.becomes_late(seconds() + 100), "its end is waited for without end");
     });
 }
 

@@ -3,19 +3,21 @@
 mod support;
 
 use std::{
+    future::poll_fn,
     io::{Read, Write},
     net::TcpStream as Client,
     rc::Rc,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering::Relaxed},
+        mpsc,
     },
     thread,
     time::Duration,
 };
 
 use hayate_http::{
-    Carrier, Clock, Io, Limits, Protocol, h1,
+    Answer, Carrier, Clock, Exchange, Handler, Io, Length, Limits, Protocol, Refusal, h1, seconds,
     tls::{self, HandshakeError, Handshakes, TlsStream, alpn},
 };
 use rustls::{
@@ -246,5 +248,65 @@ fn many_who_come_at_one_time_leave_others_their_turns() {
         }
         // Those of one turn, and of the next, if this one's comes in the middle of it.
         assert!(most <= 8, "{most} in one turn");
+    });
+}
+
+/// Answers, and leaves no room in the socket for anything more.
+struct Full(std::net::TcpStream);
+
+impl Full {
+    fn fill(&self) {
+        for size in [1 << 16, 1] {
+            while (&self.0).write(&vec![0; size]).is_ok() {}
+        }
+    }
+}
+
+impl Handler for Full {
+    async fn handle(&self, exchange: &mut Exchange<'_>) {
+        exchange.begin(&Answer::new(200), Length::Exact(2));
+        exchange.send("ok".into());
+        exchange.finish();
+        poll_fn(|cx| exchange.poll_flush(cx)).await.unwrap();
+        self.fill();
+        // The other end may still be making room.
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        self.fill();
+    }
+
+    async fn refused(&self, _: &mut Exchange<'_>, _: Refusal, _: &[u8]) {}
+
+    fn unfinished(&self, _: &[u8], _: bool) {}
+}
+
+#[test]
+fn a_client_that_leaves_no_room_for_the_end_is_not_waited_for_without_end() {
+    let (server, client) = configs();
+    run(|| async {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let addr = listener.local_addr().unwrap();
+        let (over, is_over) = mpsc::channel::<()>();
+        let client = thread::spawn(move || {
+            let mut tcp = Client::connect(addr).unwrap();
+            let mut session = ClientConnection::new(client, "localhost".try_into().unwrap()).unwrap();
+            let mut stream = Stream::new(&mut session, &mut tcp);
+            stream.write_all(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n").unwrap();
+            // It reads nothing.
+            let _ = is_over.recv();
+        });
+        let (tcp, _) = listener.accept().await.unwrap();
+        let tcp = tcp.into_std().unwrap();
+        let full = Rc::new(Full(tcp.try_clone().unwrap()));
+        let tcp = TcpStream::from_std(tcp).unwrap();
+        let stream = accept(tcp, server, &Handshakes::default(), &Site::default()).await.unwrap();
+        let (limits, clock) = (Rc::new(Limits::default()), Rc::new(Clock::default()));
+        let carrier = Carrier::Stream(Io::Tls(Box::new(stream)), Protocol::Http1);
+        let served = hayate_http::serve(carrier, full, limits, Rc::clone(&clock));
+        let waits = tokio::time::timeout(Duration::from_secs(1), served).await;
+        assert!(waits.is_err(), "it has nothing to wait for");
+        assert!(!clock.becomes_late(seconds()), "the client has its time");
+        assert!(clock.becomes_late(seconds() + 100), "the client has all the time there is");
+        drop(over);
+        client.join().unwrap();
     });
 }

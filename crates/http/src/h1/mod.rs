@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!          ┌───────────────────────────────────────────────┐
-//!          ▼                                               │ persistent, and the rest of the body was small
+//!          ▼                                               │ persistent, and the rest of the body came
 //!  Idle ──► Head ──► Serving (Exchange) ──► Flushing ──────┤
 //!   │        │ refused ─► Serving (an error page) ─┐       │ the end was announced
 //!   │        │ left, late                          ▼       ▼
@@ -22,17 +22,16 @@ use std::{
     future::poll_fn,
     io,
     os::fd::BorrowedFd,
-    pin::Pin,
     rc::Rc,
     task::{Context, Poll, ready},
 };
 
 use bytes::Bytes;
-use tokio::io::AsyncWrite;
 
 use crate::{
     Answer, BodyError, Clock, Exchange, Handler, Head, Hold, Length, Limits, Refusal, Version, Wait,
     buffer::{Buffer, Decoder},
+    closing,
     exchange::Turns,
     h1::{
         encode::{Carry, Connection},
@@ -47,7 +46,7 @@ use crate::{
     stream::Kept,
 };
 
-/// Bytes of an unwanted body that are read so that the connection can go on; for more it ends.
+/// Bytes of an unwanted body that are worth reading so that the connection can go on.
 const DRAINED: usize = 256 << 10;
 /// Bytes of the next requests that are taken in while one is being answered.
 const AHEAD: usize = 2 * BLOCK;
@@ -80,6 +79,8 @@ pub struct Turn {
     /// The client waits for leave to send its body.
     expects: bool,
     persistent: bool,
+    /// The client was told that the present answer is the last one.
+    announced: bool,
     stage: Stage,
     sent: u64,
     /// Bytes that the kernel has taken for the client, of all answers.
@@ -112,6 +113,7 @@ impl Turn {
             head_only: false,
             expects: false,
             persistent: false,
+            announced: false,
             stage: Stage::Waiting,
             sent: 0,
             written: 0,
@@ -160,7 +162,7 @@ impl Turn {
         self.decoder.is_over() && self.buffer.body().is_empty()
     }
 
-    /// Nobody reads what is left of it. Where that is more than is read only to go on, the answer says that the connection ends.
+    /// Nobody reads what is left of it. Where that is known to be more than is worth reading, the answer says that the connection ends.
     pub(crate) fn leave_body(&mut self) {
         let large = self.body_len().is_some_and(|len| len > DRAINED as u64);
         if large && self.stage == Stage::Waiting && !self.body_is_over() {
@@ -259,6 +261,7 @@ impl Turn {
             (true, Version::Http10) => Connection::KeepAlive,
             (true, _) => Connection::Unsaid,
         };
+        self.announced = !self.persistent;
         encode::head(answer, self.version, said, carry, connection, self.out.text());
         self.stage = Stage::Sending(carry);
         true
@@ -409,27 +412,35 @@ impl Turn {
         Poll::Pending
     }
 
-    /// Whether the client may still be sending something that was not read: then closing would reset the connection.
+    /// Whether something of the client's was not read, or more of a body is to come: then closing would reset the connection. What has come
+    /// while nobody read, as while the kernel sends a file, is with the kernel, which is asked: nobody else has to be waited for, and most
+    /// clients have sent nothing more and leave as soon as they have their answer.
     fn owes_reading(&self) -> bool {
-        !(self.ended || self.body_is_over() && self.buffer.is_empty())
+        let nothing_waits = self.body_is_over() && self.buffer.is_empty() && !self.io.has_unread();
+        !self.ended && !nothing_waits
     }
 
-    /// Throws away what is left of the request's body. Whether the connection can go on.
+    /// Whether a next request may come before the client has all of its answer: it was not told that there will be no other.
+    fn may_be_asked(&self) -> bool {
+        !self.announced && self.io.in_flight() > 0
+    }
+
+    /// Throws away what is left of the request's body, as long as a client is listened to after its answer. Whether the connection can go on.
+    /// However much it is: the client was not told that the connection ends, and may have sent its next request; and closing would have to
+    /// read as much.
     async fn drain(&mut self) -> bool {
-        let mut drained = 0usize;
         loop {
             if self.decoder.decode(&mut self.buffer, &self.limits).is_err() {
                 return false;
             }
             let n = self.buffer.body().len();
             self.buffer.consume(n);
-            drained = drained.saturating_add(n);
             if self.body_is_over() {
                 // Of what was waited for nothing is left.
                 self.hold.set(0);
                 return true;
             }
-            if self.expects || drained > DRAINED || self.linger().await == 0 {
+            if self.expects || self.linger().await == 0 {
                 return false;
             }
         }
@@ -454,14 +465,20 @@ impl Turn {
         n
     }
 
-    /// Closes, but lets a client that still sends read its answer first: unread bytes would make the kernel reset the connection.
-    async fn close_slowly(&mut self, linger: bool) {
-        if poll_fn(|cx| Pin::new(&mut self.io).poll_shutdown(cx)).await.is_err() {
+    /// Closes, but lets a client that still sends read its answer first: unread bytes, and what comes later, would make the kernel reset the
+    /// connection, and throw away what it has of the answer.
+    async fn close_slowly(&mut self) {
+        // Before the end is in flight as well.
+        let asked = self.may_be_asked();
+        if closing::shut_down(&mut self.io, &self.clock, &self.limits).await.is_err() {
             return;
         }
-        while linger && !self.ended {
+        if !self.ended && (asked || self.owes_reading()) {
+            // Nothing of the request is kept for a client that still sends.
             self.buffer.clear();
-            self.linger().await;
+            self.buffer.release();
+            self.holds();
+            closing::linger(&mut self.io, &self.clock, &self.limits).await;
         }
     }
 }
@@ -585,7 +602,13 @@ pub async fn serve<H: Handler>(io: Io, handler: &H, limits: Rc<Limits>, clock: R
         let begin = reading.head(&mut parser, &mut bytes).await;
         drop(reading);
         let (len, outline) = match begin {
-            Begin::End => return,
+            Begin::End => {
+                // Where it is the server that ends it, the last answer may still be on its way, and the next request as well.
+                if turn.clock.ends() {
+                    turn.close_slowly().await;
+                }
+                return;
+            }
             Begin::Request(len, outline) => (len, outline),
             Begin::Refused(refusal) => {
                 let raw = turn.buffer.raw();
@@ -600,7 +623,7 @@ pub async fn serve<H: Handler>(io: Io, handler: &H, limits: Rc<Limits>, clock: R
                     )
                     .await;
                 if turn.stage == Stage::Finished && poll_fn(|cx| turn.poll_flush(cx)).await.is_ok() {
-                    turn.close_slowly(true).await;
+                    turn.close_slowly().await;
                 }
                 return;
             }
@@ -626,8 +649,7 @@ pub async fn serve<H: Handler>(io: Io, handler: &H, limits: Rc<Limits>, clock: R
             parser.spans = Spans::default();
         }
         if !turn.persistent || turn.clock.is_last() || !turn.drain().await {
-            let linger = turn.owes_reading();
-            turn.close_slowly(linger).await;
+            turn.close_slowly().await;
             return;
         }
     }

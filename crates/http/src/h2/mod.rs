@@ -16,6 +16,7 @@ use std::{
     pin::Pin,
     rc::Rc,
     task::{Context, Poll, ready},
+    time::Duration,
 };
 
 use ::h2::{
@@ -25,12 +26,16 @@ use ::h2::{
 use bytes::Bytes;
 use futures_util::stream::{FuturesUnordered, Stream};
 use http::Request;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::{
+    io::{AsyncRead, AsyncWrite, ReadBuf},
+    time::{Sleep, sleep},
+};
 
 use self::given::{Given, Part, Tail, bound};
 use crate::{
     Answer, BodyError, Clock, Exchange, Handler, Head, Hold, Io, Length, Limits, Version, Wait,
     block::Counted,
+    closing,
     exchange::Turns,
     h1::half_close::{HalfClose, Look},
     holding::REQUEST,
@@ -51,6 +56,10 @@ const CRUMB: usize = 1 << 10;
 
 /// Bytes of a body that are thrown away once the answer is whole.
 const DISCARDED: usize = 256 << 10;
+
+/// How long the client of a connection that ends has to say that it has heard of that: no network is slower. Who never says it would keep the
+/// connection, and with it what a reload has taken away.
+const LAST_CALL: Duration = Duration::from_secs(2);
 
 /// The same for each stream of a connection.
 fn send_buffer(limits: &Limits) -> usize {
@@ -437,8 +446,8 @@ async fn answer<H: Handler>(
 
 /// The socket, whose clock hears whether the client takes what is written. What a stream has handed over is no longer that stream's to wait
 /// for, so the connection has to be watched as well.
-struct Watched {
-    io: Io,
+struct Watched<'a> {
+    io: &'a mut Io,
     clock: Rc<Clock>,
     limits: Rc<Limits>,
     input: Rc<Input>,
@@ -475,7 +484,7 @@ impl Default for Input {
     }
 }
 
-impl Watched {
+impl Watched<'_> {
     fn wrote(&self, result: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
         let bytes = if let Poll::Ready(Ok(bytes)) = result { bytes } else { 0 };
         self.clock.wrote(result.is_pending(), bytes, &self.limits);
@@ -484,7 +493,7 @@ impl Watched {
     }
 }
 
-impl AsyncRead for Watched {
+impl AsyncRead for Watched<'_> {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
@@ -494,7 +503,7 @@ impl AsyncRead for Watched {
         let input = &this.input;
         if !input.ended.get() {
             let before = to.filled().len();
-            ready!(Pin::new(&mut this.io).poll_read(cx, to))?;
+            ready!(Pin::new(&mut *this.io).poll_read(cx, to))?;
             let came = to.filled().len().saturating_sub(before);
             if came > 0 || to.remaining() == 0 {
                 input.came.set(input.came.get().saturating_add(came));
@@ -506,7 +515,7 @@ impl AsyncRead for Watched {
             cx.waker().wake_by_ref();
         }
         while !input.shown.get() {
-            match ready!(this.half_close.poll(&this.io, true, cx)) {
+            match ready!(this.half_close.poll(&*this.io, true, cx)) {
                 Look::Gone => input.shown.set(true),
                 Look::Probe => {
                     input.probe.set(true);
@@ -518,9 +527,9 @@ impl AsyncRead for Watched {
     }
 }
 
-impl AsyncWrite for Watched {
+impl AsyncWrite for Watched<'_> {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, from: &[u8]) -> Poll<io::Result<usize>> {
-        let result = Pin::new(&mut self.io).poll_write(cx, from);
+        let result = Pin::new(&mut *self.io).poll_write(cx, from);
         self.wrote(result)
     }
 
@@ -529,7 +538,7 @@ impl AsyncWrite for Watched {
         cx: &mut Context<'_>,
         from: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let result = Pin::new(&mut self.io).poll_write_vectored(cx, from);
+        let result = Pin::new(&mut *self.io).poll_write_vectored(cx, from);
         self.wrote(result)
     }
 
@@ -538,18 +547,74 @@ impl AsyncWrite for Watched {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        let result = Pin::new(&mut self.io).poll_flush(cx);
+        let result = Pin::new(&mut *self.io).poll_flush(cx);
         self.clock.wrote(result.is_pending(), 0, &self.limits);
         result
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_shutdown(cx)
+        // TLS writes for that as well.
+        let result = Pin::new(&mut *self.io).poll_shutdown(cx);
+        self.clock.wrote(result.is_pending(), 0, &self.limits);
+        result
+    }
+}
+
+/// How far it is with the end of a connection that was asked to end.
+enum Parting {
+    /// It was not.
+    No,
+    /// Its client was told, and may have sent requests before it heard of that: until it answers a PING, for which it has so long.
+    Told(Pin<Box<Sleep>>),
+    /// That time is over. h2 takes requests until the answer comes, so they are refused here.
+    Refusing,
+    /// It was told which of its requests were taken.
+    Over,
+}
+
+impl Parting {
+    /// Whether no request is taken any more.
+    fn refuses(&mut self, cx: &mut Context<'_>) -> bool {
+        if let Parting::Told(wait) = self
+            && wait.as_mut().poll(cx).is_ready()
+        {
+            *self = Parting::Refusing;
+        }
+        matches!(self, Parting::Refusing | Parting::Over)
+    }
+}
+
+/// How a conversation ended.
+enum End {
+    /// All that is due was written.
+    Over,
+    /// The client takes nothing any more.
+    Late,
+    /// The client broke the protocol, or its bounds.
+    Broken(String),
+}
+
+impl End {
+    fn of(error: &::h2::Error) -> End {
+        // What else h2 fails with is that the socket does, or what the client has against us.
+        if error.is_go_away() && error.is_library() { End::Broken(error.to_string()) } else { End::Over }
     }
 }
 
 /// Serves a connection until its end. To be dropped when its clock is late.
-pub async fn serve<H: Handler>(io: Io, handler: Rc<H>, limits: Rc<Limits>, clock: Rc<Clock>) {
+pub async fn serve<H: Handler>(mut io: Io, handler: Rc<H>, limits: Rc<Limits>, clock: Rc<Clock>) {
+    match converse(&mut io, &handler, &limits, &clock).await {
+        End::Over => {}
+        End::Late => return,
+        End::Broken(why) => handler.broke(&why),
+    }
+    // It fails when the client is gone.
+    if closing::shut_down(&mut io, &clock, &limits).await.is_ok() {
+        closing::linger(&mut io, &clock, &limits).await;
+    }
+}
+
+async fn converse<H: Handler>(io: &mut Io, handler: &Rc<H>, limits: &Rc<Limits>, clock: &Rc<Clock>) -> End {
     let list = u32::try_from(limits.head_size).unwrap_or(u32::MAX);
     let mut builder = Builder::new();
     builder
@@ -560,44 +625,51 @@ pub async fn serve<H: Handler>(io: Io, handler: Rc<H>, limits: Rc<Limits>, clock
         .max_pending_accept_reset_streams(limits.resets)
         .max_local_error_reset_streams(Some(limits.errors))
         .data_frame_budget(limits.frame_budget)
-        .max_send_buffer_size(send_buffer(&limits));
+        .max_send_buffer_size(send_buffer(limits));
     // The preface has the time of a head.
-    clock.wait(Wait::Head, &limits);
+    clock.wait(Wait::Head, limits);
     let input = Rc::<Input>::default();
     let io = Watched {
         io,
-        clock: Rc::clone(&clock),
-        limits: Rc::clone(&limits),
+        clock: Rc::clone(clock),
+        limits: Rc::clone(limits),
         input: Rc::clone(&input),
         half_close: HalfClose::default(),
     };
-    let Ok(mut connection) = builder.handshake::<_, Part>(io).await else { return };
+    let mut connection = match builder.handshake::<_, Part>(io).await {
+        Ok(connection) => connection,
+        Err(error) => return End::of(&error),
+    };
     input.shown.set(false);
+    clock.says_goodbye();
     let mut pings = connection.ping_pong();
     let mut streams = FuturesUnordered::new();
     let mut tails: Vec<Tail> = Vec::new();
-    let mut ends = false;
+    let mut parting = Parting::No;
     poll_fn(|cx| {
         loop {
-            if clock.is_last() && !std::mem::replace(&mut ends, true) {
+            if clock.is_last() && matches!(parting, Parting::No) {
                 connection.graceful_shutdown();
+                parting = Parting::Told(Box::pin(sleep(LAST_CALL)));
             }
+            let refuses = parting.refuses(cx);
             match connection.poll_accept(cx) {
                 Poll::Ready(Some(Ok((request, mut respond)))) => {
-                    let (clock, limits, input) = (clock.stream(), Rc::clone(&limits), Rc::clone(&input));
+                    let (clock, limits, input) = (clock.stream(), Rc::clone(limits), Rc::clone(&input));
                     let hold = Hold::with(clock.holding(), head_size(&request));
                     // A few bytes, read at one time, are a hundred requests whose heads come out of the client's table, and so many
                     // connections may be ready to be read that what they hold could not be let go of behind them. The client may ask
-                    // again (RFC 9113, 8.7).
-                    if clock.holding().is_too_much() {
+                    // again (RFC 9113, 8.7), as may who asks after the last call.
+                    if refuses || clock.holding().is_too_much() {
                         respond.send_reset(Reason::REFUSED_STREAM);
                         continue;
                     }
-                    let stream = answer(Rc::clone(&handler), request, respond, hold, clock, limits, input);
+                    let stream = answer(Rc::clone(handler), request, respond, hold, clock, limits, input);
                     streams.push(stream);
                     continue;
                 }
-                Poll::Ready(None | Some(Err(_))) => return Poll::Ready(()),
+                Poll::Ready(None) => return Poll::Ready(End::Over),
+                Poll::Ready(Some(Err(error))) => return Poll::Ready(End::of(&error)),
                 Poll::Pending => {}
             }
             // Not for each frame of a few bytes, of which a client may send any number: all streams look.
@@ -606,9 +678,9 @@ pub async fn serve<H: Handler>(io: Io, handler: Rc<H>, limits: Rc<Limits>, clock
                 clock.wake_streams();
             }
             // It has tried to write all that it has.
-            tails.retain_mut(|tail| tail.waits(cx, &clock, input.written.get(), &limits));
+            tails.retain_mut(|tail| tail.waits(cx, clock, input.written.get(), limits));
             if tails.iter().any(Tail::is_late) {
-                return Poll::Ready(());
+                return Poll::Ready(End::Late);
             }
             if input.probe.take()
                 && let Some(pings) = &mut pings
@@ -629,22 +701,28 @@ pub async fn serve<H: Handler>(io: Io, handler: Rc<H>, limits: Rc<Limits>, clock
                 }
             };
             if ended {
-                bound(&mut tails, &limits);
+                bound(&mut tails, limits);
                 continue;
             }
             match left {
                 // Of answers that are whole much may still be on its way to a client that reads slowly.
                 Poll::Ready(None) if clock.is_writing() || !tails.is_empty() => {
-                    clock.wait(Wait::Nothing, &limits);
+                    clock.wait(Wait::Nothing, limits);
+                }
+                // No stream is under way, so nothing is cut by what else would be abrupt.
+                Poll::Ready(None) if matches!(parting, Parting::Refusing) => {
+                    connection.abrupt_shutdown(Reason::NO_ERROR);
+                    parting = Parting::Over;
+                    continue;
                 }
                 // No answer is due any more.
                 Poll::Ready(None) if input.ended.get() && !input.shown.replace(true) => continue,
-                Poll::Ready(_) => clock.wait(Wait::Idle, &limits),
-                Poll::Pending => clock.wait(Wait::Nothing, &limits),
+                Poll::Ready(_) => clock.wait(Wait::Idle, limits),
+                Poll::Pending => clock.wait(Wait::Nothing, limits),
             }
             clock.listen(cx);
             return Poll::Pending;
         }
     })
-    .await;
+    .await
 }

@@ -143,7 +143,7 @@ fn end_for(fault: Fault, from: &mut Incoming, out: &RefCell<Out>, wire: &Wire) -
             io::Error::new(io::ErrorKind::InvalidData, code.name())
         }
         Fault::Connection(code) => {
-            wire.close(code, code.name());
+            wire.breaks(code);
             io::Error::new(io::ErrorKind::InvalidData, code.name())
         }
         Fault::TooLarge => io::ErrorKind::InvalidData.into(),
@@ -636,7 +636,7 @@ impl Connection {
                 match others.poll(cx) {
                     Ok(()) => {}
                     Err(Fault::Connection(code) | Fault::Stream(code)) => {
-                        wire.close(code, code.name());
+                        wire.breaks(code);
                         return Poll::Ready(());
                     }
                     Err(Fault::Left(_) | Fault::TooLarge) => return Poll::Ready(()),
@@ -681,5 +681,8 @@ impl Connection {
             }
         })
         .await;
+        if let Some(code) = wire.broken() {
+            on.handler.broke(code.name());
+        }
     }
 }

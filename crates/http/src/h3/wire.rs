@@ -128,6 +128,8 @@ pub(super) struct Wire {
     /// Bytes of datagrams that were more than fair and count no more: when no request was under way last, and since; see [`Wire::is_flooded`].
     forgiven: Cell<u64>,
     silence: Cell<Silence>,
+    /// How the client broke the protocol.
+    broken: Cell<Option<Code>>,
 }
 
 /// See [`Wire::look`].
@@ -167,6 +169,7 @@ impl Wire {
             serves: Cell::new(false),
             forgiven: Cell::new(0),
             silence: Cell::default(),
+            broken: Cell::new(None),
         }
     }
 
@@ -305,6 +308,17 @@ impl Wire {
         let gone = silence.goes_on(stats.udp_rx.datagrams, stats.udp_tx.datagrams, seconds());
         self.silence.set(silence);
         gone
+    }
+
+    /// The client broke the protocol, which ends the connection.
+    pub(super) fn breaks(&self, code: Code) {
+        self.broken.set(self.broken.get().or(Some(code)));
+        self.close(code, code.name());
+    }
+
+    /// How it did, if it did.
+    pub(super) fn broken(&self) -> Option<Code> {
+        self.broken.get()
     }
 
     /// Ends it. What waits is dropped; a second end is none.

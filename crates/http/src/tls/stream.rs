@@ -132,6 +132,11 @@ impl TlsStream {
         if self.begun > FEW { self.begun.min(LONGEST_HANDSHAKE) } else { 0 }
     }
 
+    /// Whether decrypted bytes wait to be read.
+    pub(crate) fn has_plain(&self) -> bool {
+        self.plain > 0
+    }
+
     /// Has what it keeps counted from now on: what waits for the kernel, what is not whole, and what nobody has read.
     pub(crate) fn count(&mut self, hold: Hold) {
         self.hold = Some(hold);

@@ -6,6 +6,7 @@ use std::{
     io::{self, Write},
     os::fd::AsFd,
     rc::Rc,
+    task::Poll,
     time::Duration,
 };
 
@@ -132,6 +133,12 @@ impl Handler for Site {
                 exchange.finish();
             }
             "/nothing" => {}
+            "/leaves_its_body" => {
+                let _ = poll_fn(|cx| Poll::Ready(exchange.discard_body(cx))).await;
+                begin(exchange, 200, Length::Exact(2));
+                exchange.send(Bytes::from_static(b"ok"));
+                exchange.finish();
+            }
             "/empty" => {
                 begin(exchange, 204, Length::Exact(7));
                 exchange.send(Bytes::from_static(b"nothing"));
