@@ -5,7 +5,8 @@
 //! throws away what comes until its client closes as well:
 //!
 //! - as long as the client's machine has much to take, it has the time of any answer ([`Limits::write_timeout`], [`Limits::write_rate`]);
-//! - then 5 seconds from one piece to the next, and 30 in all ([`Wait::Linger`]), as with nginx.
+//! - then 5 seconds from one piece to the next, and 30 in all ([`Wait::Linger`]), as with nginx; but a client that has nothing to send for what it
+//!   was answered is not waited for longer than its machine needs: many keep a connection that is over until they want to use it.
 
 use std::{
     future::poll_fn,
@@ -23,8 +24,10 @@ use tokio_util::io::poll_read_buf;
 
 use crate::{Clock, Io, Limits, Wait, pool};
 
-/// How often it is looked at what the client's machine has taken, of which a socket says nothing by itself.
+/// How often it is looked at what the client's machine has taken, of which a socket says nothing by itself; and when first, for machines that
+/// wait 40 ms before they confirm anything.
 const LOOK: Duration = Duration::from_millis(500);
+const FIRST_LOOK: Duration = Duration::from_millis(50);
 
 /// Bytes that the client's machine may not have taken without having the time of an answer: the last words of HTTP/2 and TLS, to which a client
 /// that has vanished without a word does not answer.
@@ -42,10 +45,19 @@ pub(crate) async fn shut_down(io: &mut Io, clock: &Clock, limits: &Limits) -> io
     .await
 }
 
+/// How long a client is waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Until {
+    /// Until its machine has all, unless it sends something meanwhile.
+    Taken,
+    /// Until it closes as well: it sends, or may send for what it is still reading.
+    Closed,
+}
+
 /// Waits until the client has all, and throws away what it still sends; see the module's head. To be dropped when the clock is late.
-pub(crate) async fn linger(io: &mut Io, clock: &Clock, limits: &Limits) {
+pub(crate) async fn linger(io: &mut Io, clock: &Clock, limits: &Limits, mut until: Until) {
     let mut left = io.in_flight();
-    let mut look = pin!(sleep(LOOK));
+    let mut look = pin!(sleep(FIRST_LOOK));
     poll_fn(|cx| {
         loop {
             let came = match poll_discard(io, cx) {
@@ -53,6 +65,11 @@ pub(crate) async fn linger(io: &mut Io, clock: &Clock, limits: &Limits) {
                 Poll::Ready(Ok(0) | Err(_)) => return Poll::Ready(()),
                 Poll::Pending => false,
             };
+            if came {
+                until = Until::Closed;
+            } else if until == Until::Taken && io.in_flight() == 0 {
+                return Poll::Ready(());
+            }
             if left > LITTLE {
                 let before = std::mem::replace(&mut left, io.in_flight());
                 let taken = usize::try_from(before.saturating_sub(left)).unwrap_or(usize::MAX);

@@ -31,7 +31,7 @@ use bytes::Bytes;
 use crate::{
     Answer, BodyError, Clock, Exchange, Handler, Head, Hold, Length, Limits, Refusal, Version, Wait,
     buffer::{Buffer, Decoder},
-    closing,
+    closing::{self, Until},
     exchange::Turns,
     h1::{
         encode::{Carry, Connection},
@@ -473,12 +473,14 @@ impl Turn {
         if closing::shut_down(&mut self.io, &self.clock, &self.limits).await.is_err() {
             return;
         }
-        if !self.ended && (asked || self.owes_reading()) {
+        let owes = self.owes_reading();
+        if !self.ended && (asked || owes) {
             // Nothing of the request is kept for a client that still sends.
             self.buffer.clear();
             self.buffer.release();
             self.holds();
-            closing::linger(&mut self.io, &self.clock, &self.limits).await;
+            let until = if owes { Until::Closed } else { Until::Taken };
+            closing::linger(&mut self.io, &self.clock, &self.limits, until).await;
         }
     }
 }

@@ -35,7 +35,7 @@ use self::given::{Given, Part, Tail, bound};
 use crate::{
     Answer, BodyError, Clock, Exchange, Handler, Head, Hold, Io, Length, Limits, Version, Wait,
     block::Counted,
-    closing,
+    closing::{self, Until},
     exchange::Turns,
     h1::half_close::{HalfClose, Look},
     holding::REQUEST,
@@ -587,7 +587,7 @@ impl Parting {
 /// How a conversation ended.
 enum End {
     /// All that is due was written.
-    Over,
+    Over(Until),
     /// The client takes nothing any more.
     Late,
     /// The client broke the protocol, or its bounds.
@@ -597,20 +597,27 @@ enum End {
 impl End {
     fn of(error: &::h2::Error) -> End {
         // What else h2 fails with is that the socket does, or what the client has against us.
-        if error.is_go_away() && error.is_library() { End::Broken(error.to_string()) } else { End::Over }
+        if error.is_go_away() && error.is_library() {
+            End::Broken(error.to_string())
+        } else {
+            End::Over(Until::Closed)
+        }
     }
 }
 
 /// Serves a connection until its end. To be dropped when its clock is late.
 pub async fn serve<H: Handler>(mut io: Io, handler: Rc<H>, limits: Rc<Limits>, clock: Rc<Clock>) {
-    match converse(&mut io, &handler, &limits, &clock).await {
-        End::Over => {}
+    let until = match converse(&mut io, &handler, &limits, &clock).await {
+        End::Over(until) => until,
         End::Late => return,
-        End::Broken(why) => handler.broke(&why),
-    }
+        End::Broken(why) => {
+            handler.broke(&why);
+            Until::Closed
+        }
+    };
     // It fails when the client is gone.
     if closing::shut_down(&mut io, &clock, &limits).await.is_ok() {
-        closing::linger(&mut io, &clock, &limits).await;
+        closing::linger(&mut io, &clock, &limits, until).await;
     }
 }
 
@@ -646,9 +653,14 @@ async fn converse<H: Handler>(io: &mut Io, handler: &Rc<H>, limits: &Rc<Limits>,
     let mut streams = FuturesUnordered::new();
     let mut tails: Vec<Tail> = Vec::new();
     let mut parting = Parting::No;
+    // A client that reads an answer sends window updates for it.
+    let mut until = Until::Closed;
     poll_fn(|cx| {
         loop {
             if clock.is_last() && matches!(parting, Parting::No) {
+                if streams.is_empty() && tails.is_empty() && !clock.is_writing() {
+                    until = Until::Taken;
+                }
                 connection.graceful_shutdown();
                 parting = Parting::Told(Box::pin(sleep(LAST_CALL)));
             }
@@ -666,9 +678,10 @@ async fn converse<H: Handler>(io: &mut Io, handler: &Rc<H>, limits: &Rc<Limits>,
                     }
                     let stream = answer(Rc::clone(handler), request, respond, hold, clock, limits, input);
                     streams.push(stream);
+                    until = Until::Closed;
                     continue;
                 }
-                Poll::Ready(None) => return Poll::Ready(End::Over),
+                Poll::Ready(None) => return Poll::Ready(End::Over(until)),
                 Poll::Ready(Some(Err(error))) => return Poll::Ready(End::of(&error)),
                 Poll::Pending => {}
             }
