@@ -1,6 +1,7 @@
 //! A script's answer on its way out of the ring: head, body, and the file that it asks to send instead.
 
 use std::{
+    borrow::Cow,
     ffi::OsStr,
     future::poll_fn,
     io,
@@ -131,7 +132,8 @@ pub(crate) async fn translate(
         let path = answer.bytes().get(path).unwrap_or_default().to_vec();
         // What is in a file of its own is not to be held while another one is waited for.
         let rest = rest(job, pump.filter(|pump| !pump.has_file()));
-        let sent = send_file(site, client.head, client.keep, answer, roots, absolute, &path);
+        let from = if absolute { site } else { aliased(site, client, &path) };
+        let sent = send_file(from, client.head, client.keep, answer, roots, absolute, &path);
         let mut reply = Box::pin(sent).await;
         reply.rest = rest;
         return reply;
@@ -224,7 +226,7 @@ pub(crate) async fn send_file(
         files::serve_absolute(head, site, place, path, allowed, keep).await
     } else {
         match inside_site(site, path).await {
-            Ok(Some((site, file))) => files::serve(head, site, file, keep).await,
+            Ok(Some(file)) => files::serve(head, site, file, keep).await,
             Ok(None) => Err(NoFile::Status(404)),
             Err(error) => Err(NoFile::Hangs(error)),
         }
@@ -269,14 +271,22 @@ pub(crate) async fn send_file(
     }
 }
 
-/// The file that a path of the site names, and what serves it: the site, or an `alias` of its rules.
-async fn inside_site<'s>(site: &'s Arc<Site>, path: &[u8]) -> io::Result<Option<(&'s Arc<Site>, Named)>> {
-    let path = path.split(|b| *b == b'?').next().and_then(route::normalise);
-    let Some(path) = path else { return Ok(None) };
-    let alias = site.rules.as_ref().zip(site.inside(&path)).and_then(|(rules, inside)| rules.alias(inside));
-    let site = alias.unwrap_or(site);
+/// What serves a path to which a script leads: the site, or an `alias` of its rules.
+fn aliased<'s>(site: &'s Arc<Site>, client: &Client<'_>, path: &[u8]) -> &'s Arc<Site> {
+    let alias = site.rules.as_ref().and_then(|rules| rules.alias(client, site.inside(&of_site(path)?)?));
+    alias.unwrap_or(site)
+}
+
+/// The path that a script has named, without its query.
+fn of_site(path: &[u8]) -> Option<Cow<'_, [u8]>> {
+    path.split(|b| *b == b'?').next().and_then(route::normalise)
+}
+
+/// The file that a path of the site names.
+async fn inside_site(site: &Arc<Site>, path: &[u8]) -> io::Result<Option<Named>> {
+    let Some(path) = of_site(path) else { return Ok(None) };
     Ok(match route::resolve(site, &path).await? {
-        Found::File(file) => Some((site, file)),
+        Found::File(file) => Some(file),
         _ => None,
     })
 }

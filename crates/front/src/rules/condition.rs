@@ -158,9 +158,9 @@ impl Condition {
         }
     }
 
-    /// Whether the path fits, whoever asks.
-    pub(crate) fn is_for(&self, path: &[u8]) -> bool {
-        self.find(path).is_some()
+    /// Whether it is for a request that is led to this path.
+    pub(crate) fn is_for(&self, asked: &Asked<'_>, path: &[u8]) -> bool {
+        self.fits_besides(asked) && self.find(path).is_some()
     }
 
     /// Whether everything fits but the path, which is not looked at.

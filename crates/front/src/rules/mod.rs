@@ -386,11 +386,12 @@ impl Rules {
         Some([&self.prefix[..], &path].concat())
     }
 
-    /// What serves a path in place of the site's document root, where a script leads to it: the last `alias` of that path, whatever else its
-    /// rule wants of visitors.
-    pub(crate) fn alias(&self, inside: Inside<'_>) -> Option<&Arc<Site>> {
+    /// What serves a path in place of the site's document root, where a script leads a client to it: the last `alias` that is for both,
+    /// whatever keeps visitors out.
+    pub(crate) fn alias(&self, client: &Client<'_>, inside: Inside<'_>) -> Option<&Arc<Site>> {
+        let asked = Asked::of(client);
         self.rules.iter().rev().find_map(|rule| match &rule.then {
-            Then::Alias(site) if rule.when.is_for(or_slash(inside)) => Some(site),
+            Then::Alias(site) if rule.when.is_for(&asked, or_slash(inside)) => Some(site),
             _ => None,
         })
     }

@@ -3,7 +3,7 @@
 //! It promises that nothing of the visitor's decides about the host of a redirect, or puts a line into an answer: what comes from the path
 //! is percent-encoded, and stands behind the first slash that the configuration wrote.
 
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
+use percent_encoding::{AsciiSet, CONTROLS, NON_ALPHANUMERIC, percent_encode};
 use regex::bytes::Captures;
 
 use super::has_dots;
@@ -12,6 +12,19 @@ use crate::route::{self, ESCAPED};
 /// What may stand in a query as it is, as a value.
 const IN_QUERY: &AsciiSet =
     &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~').remove(b'/');
+
+/// What stays as the visitor wrote it: all but what no URL has (RFC 3986, 2).
+const RAW: &AsciiSet = &CONTROLS
+    .add(b' ')
+    .add(b'"')
+    .add(b'<')
+    .add(b'>')
+    .add(b'\\')
+    .add(b'^')
+    .add(b'`')
+    .add(b'{')
+    .add(b'|')
+    .add(b'}');
 
 /// A target, checked.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -175,7 +188,9 @@ impl Target {
             let query = query.map(|query| [b"?", query].concat()).unwrap_or_default();
             // `*`, and what is no path, would be a part of the host.
             let slash: &[u8] = if path.starts_with(b"/") { b"" } else { b"/" };
-            return [&given.encoded(&self.origin, IN_QUERY)[..], slash, path, &query].concat();
+            let path: Vec<u8> = percent_encode(path, RAW).flat_map(str::bytes).collect();
+            let query: Vec<u8> = percent_encode(&query, RAW).flat_map(str::bytes).collect();
+            return [&given.encoded(&self.origin, IN_QUERY)[..], slash, &path, &query].concat();
         }
         let whole = [given.prefix, given.path].concat();
         let (mut out, given) = match self.origin.is_empty() {

@@ -48,6 +48,8 @@ use crate::{
 
 /// Bytes of an unwanted body that are worth reading so that the connection can go on.
 const DRAINED: usize = 256 << 10;
+/// The same of one whose client was told nothing, since nobody knew its length; to read more costs more than a connection.
+const MOST_DRAINED: usize = 16 << 20;
 /// Bytes of the next requests that are taken in while one is being answered.
 const AHEAD: usize = 2 * BLOCK;
 /// As much of what was refused is shown to the handler.
@@ -426,21 +428,22 @@ impl Turn {
     }
 
     /// Throws away what is left of the request's body, as long as a client is listened to after its answer. Whether the connection can go on.
-    /// However much it is: the client was not told that the connection ends, and may have sent its next request; and closing would have to
-    /// read as much.
+    /// It may be much: the client was not told that the connection ends, and may have sent its next request.
     async fn drain(&mut self) -> bool {
+        let mut drained = 0usize;
         loop {
             if self.decoder.decode(&mut self.buffer, &self.limits).is_err() {
                 return false;
             }
             let n = self.buffer.body().len();
             self.buffer.consume(n);
+            drained = drained.saturating_add(n);
             if self.body_is_over() {
                 // Of what was waited for nothing is left.
                 self.hold.set(0);
                 return true;
             }
-            if self.expects || self.linger().await == 0 {
+            if self.expects || drained > MOST_DRAINED || self.linger().await == 0 {
                 return false;
             }
         }
