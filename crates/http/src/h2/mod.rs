@@ -5,6 +5,7 @@
 //! stream whose client takes too long ends alone.
 
 mod given;
+mod parting;
 
 use std::{
     any::Any,
@@ -16,7 +17,6 @@ use std::{
     pin::Pin,
     rc::Rc,
     task::{Context, Poll, ready},
-    time::Duration,
 };
 
 use ::h2::{
@@ -28,10 +28,13 @@ use futures_util::stream::{FuturesUnordered, Stream};
 use http::Request;
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
-    time::{Sleep, sleep},
+    time::sleep,
 };
 
-use self::given::{Given, Part, Tail, bound};
+use self::{
+    given::{Given, Part, Tail, bound},
+    parting::{End, LAST_CALL, Parting},
+};
 use crate::{
     Answer, BodyError, Clock, Exchange, Handler, Head, Hold, Io, Length, Limits, Version, Wait,
     block::Counted,
@@ -56,10 +59,6 @@ const CRUMB: usize = 1 << 10;
 
 /// Bytes of a body that are thrown away once the answer is whole.
 const DISCARDED: usize = 256 << 10;
-
-/// How long the client of a connection that ends has to say that it has heard of that: no network is slower. Who never says it would keep the
-/// connection, and with it what a reload has taken away.
-const LAST_CALL: Duration = Duration::from_secs(2);
 
 /// The same for each stream of a connection.
 fn send_buffer(limits: &Limits) -> usize {
@@ -557,51 +556,6 @@ impl AsyncWrite for Watched<'_> {
         let result = Pin::new(&mut *self.io).poll_shutdown(cx);
         self.clock.wrote(result.is_pending(), 0, &self.limits);
         result
-    }
-}
-
-/// How far it is with the end of a connection that was asked to end.
-enum Parting {
-    /// It was not.
-    No,
-    /// Its client was told, and may have sent requests before it heard of that: until it answers a PING, for which it has so long.
-    Told(Pin<Box<Sleep>>),
-    /// That time is over. h2 takes requests until the answer comes, so they are refused here.
-    Refusing,
-    /// It was told which of its requests were taken.
-    Over,
-}
-
-impl Parting {
-    /// Whether no request is taken any more.
-    fn refuses(&mut self, cx: &mut Context<'_>) -> bool {
-        if let Parting::Told(wait) = self
-            && wait.as_mut().poll(cx).is_ready()
-        {
-            *self = Parting::Refusing;
-        }
-        matches!(self, Parting::Refusing | Parting::Over)
-    }
-}
-
-/// How a conversation ended.
-enum End {
-    /// All that is due was written.
-    Over(Until),
-    /// The client takes nothing any more.
-    Late,
-    /// The client broke the protocol, or its bounds.
-    Broken(String),
-}
-
-impl End {
-    fn of(error: &::h2::Error) -> End {
-        // What else h2 fails with is that the socket does, or what the client has against us.
-        if error.is_go_away() && error.is_library() {
-            End::Broken(error.to_string())
-        } else {
-            End::Over(Until::Closed)
-        }
     }
 }
 
