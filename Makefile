@@ -61,8 +61,7 @@ test: reachable ## Everything CI runs: lints, unit tests, the servers from outsi
 	@$(if $(ALSO),scripts/debian-root tools)
 	$(MAKE) --jobs build-checked setup-test $(ALSO:%=root-%)
 	$(MAKE) --jobs checked-hosts
-	$(MAKE) --jobs --output-sync=line MADE=yes test-rust test-host test-here $(ALSO:%=test-%)
-	$(MAKE) --jobs --output-sync=line MADE=yes lint-beside test-alone
+	$(MAKE) --jobs --output-sync=line MADE=yes IN_TURN=yes lint-beside test-alone
 else
 # The server is built here and the host there: PHP is that of the suite, and a C library is newer than this one. So are programs for tests.
 test: reachable setup-test
@@ -71,8 +70,8 @@ test: reachable setup-test
 		$(if $(filter command line,$(origin PHP)),PHP=$(PHP))
 endif
 
-# Tests that measure time wait more than they compute; lints take what those leave of the processors.
-lint-beside:
+# Lints take what tests leave of the processors. Before the crates' tests they would keep cargo from these.
+lint-beside: $(if $(IN_TURN),test-rust)
 	scripts/idle $(MAKE) lint check-docs
 
 # MADE: nothing is put in the place of programs that other tests run at this time.
@@ -101,7 +100,8 @@ test-%:
 test-here:
 	$(call pytest,$(abspath $(CHECKED))/hayate)
 
-test-alone:
+# IN_TURN: after everything else but lints.
+test-alone: $(if $(IN_TURN),test-rust test-host test-here $(ALSO:%=test-%))
 	$(call pytest-alone,$(abspath $(CHECKED))/hayate)
 
 TESTS ?= tests

@@ -92,18 +92,20 @@ def copy(name: str, directory: pathlib.Path, writable: Sequence[str]) -> pathlib
 
 def symfony(directory: pathlib.Path) -> Site:
     """The Symfony application, its class map written, its container compiled and its caches warm."""
-    root = copy("symfony", directory, ["var", "var/sessions", "var/uploads"])
-    ini = {"session.save_path": f"{root}/var/sessions", "date.timezone": "UTC"}
-    site = Site(root, root / "public", root / "var", ini, {"APP_ENV": "prod", "APP_SECRET": "a secret of the tests"})
-    site.run("bin/build")
+    site = unbuilt_symfony(directory)
+    build_symfony(site)
     return site
 
 
-def rebuild_symfony(site: Site) -> None:
-    """After a change of its code: what `symfony` has built, built anew."""
-    for part in ("cache", "classes.php"):
-        path = site.var / part
-        shutil.rmtree(path) if path.is_dir() else path.unlink()
+def unbuilt_symfony(directory: pathlib.Path) -> Site:
+    """Its files alone, for tests that change some before they call `build_symfony`."""
+    root = copy("symfony", directory, ["var", "var/sessions", "var/uploads"])
+    ini = {"session.save_path": f"{root}/var/sessions", "date.timezone": "UTC"}
+    return Site(root, root / "public", root / "var", ini, {"APP_ENV": "prod", "APP_SECRET": "a secret of the tests"})
+
+
+def build_symfony(site: Site) -> None:
+    """What a deployment does."""
     site.run("bin/build")
 
 

@@ -309,19 +309,31 @@ OF_A_VISITOR = [
 ]
 
 
-@pytest.mark.parametrize("framework", ["laravel", "symfony"])
-@pytest.mark.parametrize(("code", "says"), OF_A_VISITOR)
-def test_a_package_that_reads_what_a_visitor_sends_has_it_served_in_classic_mode(tmp_path, framework, code, says) -> None:
-    tmp_path.chmod(0o755)
-    project = frameworks.laravel(tmp_path) if framework == "laravel" else frameworks.symfony(tmp_path, runtime=True)
+def with_zones(directory: pathlib.Path, framework: str, codes: list[str]) -> pathlib.Path:
+    """A project whose package would read that, each in a function of its own: the first in zone(), on line 7."""
+    directory.chmod(0o755)
+    project = frameworks.laravel(directory) if framework == "laravel" else frameworks.symfony(directory, runtime=True)
     package = project / "vendor/acme/Zones.php"
     package.parent.mkdir()
-    package.write_text(f"<?php\nnamespace Acme;\nfinal class Zones\n{{\n    public static function zone()\n    {{\n        return {code};\n    }}\n}}\n")
+    functions = "".join(f"    public static function zone{n or ''}()\n    {{\n        return {code};\n    }}\n" for n, code in enumerate(codes))
+    package.write_text(f"<?php\nnamespace Acme;\nfinal class Zones\n{{\n{functions}}}\n")
     autoload = project / "vendor/autoload.php"
     autoload.write_text(autoload.read_text().replace("<?php", "<?php\nrequire_once __DIR__.'/acme/Zones.php';", 1))
+    return project
+
+
+@pytest.mark.parametrize("framework", ["laravel", "symfony"])
+def test_a_package_that_could_read_what_a_visitor_sends_and_does_not_changes_nothing(tmp_path, framework) -> None:
+    project = with_zones(tmp_path, framework, [code for code, _ in OF_A_VISITOR])
     with Hayate(project, workers=1) as server:
         assert get(server, "/").status_code == 200
         assert server.status()["apps"][0]["mode"] == "worker", server.log()
+
+
+@pytest.mark.parametrize("framework", ["laravel", "symfony"])
+@pytest.mark.parametrize(("code", "says"), OF_A_VISITOR)
+def test_a_package_that_reads_what_a_visitor_sends_has_it_served_in_classic_mode(tmp_path, framework, code, says) -> None:
+    project = with_zones(tmp_path, framework, [code])
     if framework == "laravel":
         frameworks.provider(project, "$zone = \\Acme\\Zones::zone();")
     else:

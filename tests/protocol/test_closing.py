@@ -120,3 +120,27 @@ def test_who_has_all_of_the_last_answer_is_not_waited_for(server, place, content
         while server.status()["connections"] > 0:
             assert time.monotonic() - began < 3, "it is still open"
             time.sleep(0.05)
+
+
+def test_who_trickles_after_the_answer_holds_up_no_end(hayate_command, place, contents) -> None:
+    """Half a minute is the time of a client whose connection ends by itself; a server that ends waits for 5 s, and cuts off nobody."""
+    with started(place) as server, connect(server, place, tls=False) as client:
+        # A body that is not over, of which nobody wants to know.
+        ask(client, "small", "Content-Length: 1000000\r\n")
+        head = client.recv(1 << 16)
+        assert head.startswith(b"HTTP/1.1 200 "), head
+        server.process.send_signal(signal.SIGTERM)
+        began = time.monotonic()
+        client.settimeout(0.3)
+        while server.process.poll() is None:
+            assert time.monotonic() - began < 20, "it is waited for"
+            try:
+                client.sendall(b"x")
+                client.recv(1 << 16)
+                time.sleep(0.2)
+            except TimeoutError:
+                pass
+            except OSError:
+                break
+        server.process.wait(20 - (time.monotonic() - began))
+        assert "cut off" not in server.log()

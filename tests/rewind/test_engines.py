@@ -158,12 +158,12 @@ if VERSION >= (8, 3):
 
 def test_a_closure_that_asks_for_a_variable_by_any_name_is_compiled_at_the_boot(place: pathlib.Path) -> None:
     """Found with PHP 8.4 on 2026-11-27, whose closures have no name when they are compiled: the host ended by SIGSEGV."""
-    made = sites.symfony(place)
+    made = sites.unbuilt_symfony(place)
     kernel = made.root / "src/Kernel.php"
     end = kernel.read_text().rindex("}")
     closures = "fn (string $name) => $_SERVER[$name] ?? null, function (string $name) { return isset($_SERVER[$name]); }"
     kernel.write_text(kernel.read_text()[:end] + f"    public static function read(): array {{ return [{closures}]; }}\n}}\n")
-    sites.rebuild_symfony(made)
+    sites.build_symfony(made)
     with sites.server("rewind", made, workers=1) as server:
         assert requests.get(server.url + "/json", timeout=60).json() == {"status": "OK"}
         (app,) = server.status()["apps"]

@@ -70,7 +70,7 @@ def environment(world: World, out: pathlib.Path) -> dict[str, str]:
 
 
 def symfony(directory: pathlib.Path, world: World) -> Application:
-    made = sites.symfony(directory)
+    made = sites.unbuilt_symfony(directory)
     out = directory / "out"
     out.mkdir()
     out.chmod(0o777)
@@ -93,7 +93,7 @@ def symfony(directory: pathlib.Path, world: World) -> Application:
     services.write_text(services.read_text().replace("'../src/Kernel.php'", "'../src/{Kernel,Told}.php'"))
     more = {"REDIS_DSN": f"redis://{world.redis.socket}", "MAILER_DSN": f"smtp://127.0.0.1:{world.sinks.env['SMTP']}"}
     made = dataclasses.replace(made, env={**made.env, **environment(world, out), **more})
-    sites.rebuild_symfony(made)
+    sites.build_symfony(made)
     workers = {"waiting": ["bin/console", "messenger:consume", "waiting"], "stored": ["bin/console", "messenger:consume", "stored"]}
     workers = {queue: [*command, "--limit=1", "--time-limit=60"] for queue, command in workers.items()}
     return Application(made, out, [made.var / "cache/prod/pools", made.var / "share"], workers, connections=1)

@@ -72,7 +72,7 @@ def prepare(made: sites.Site) -> None:
         text = path.read_text()
         assert text.count(old) == 1, file
         path.write_text(text.replace(old, new))
-    sites.rebuild_symfony(made)
+    sites.build_symfony(made)
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +80,7 @@ def application() -> Iterator[sites.Site]:
     directory = temporary_directory("symfony")
     directory.chmod(0o755)
     try:
-        made = sites.symfony(directory)
+        made = sites.unbuilt_symfony(directory)
         prepare(made)
         yield made
     finally:

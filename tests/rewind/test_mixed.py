@@ -3,7 +3,7 @@
 First the kinds that a worker survives: none may be replaced, and what it holds of the kernel may not grow. Then all of
 them. Every answer is php-fpm's, every request finds what the first one found, every witness writes once.
 
-HAYATE_MATRIX_REQUESTS says how many requests (default: two thousand, for CI), HAYATE_MATRIX_SEED repeats a run.
+HAYATE_MATRIX_REQUESTS says how many requests (default: 1,200, for CI), HAYATE_MATRIX_SEED repeats a run.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from lib.process import wait_until
 from . import modes
 from .matrix_site import ENGINES, KINDS, RETIRING, SLOW, WITH_BODY, MatrixSite, Played, Player, Reference
 
-REQUESTS = int(os.environ.get("HAYATE_MATRIX_REQUESTS", "2000"))
+REQUESTS = int(os.environ.get("HAYATE_MATRIX_REQUESTS", "1200"))
 SEED = int(os.environ.get("HAYATE_MATRIX_SEED", "0")) or random.SystemRandom().randrange(1, 1 << 32)
 WORKERS = 4
 CLIENTS = 6

@@ -1,6 +1,6 @@
 """Random numbers and identifiers never repeat, between requests and between workers; what was seeded does, as under php-fpm.
 
-HAYATE_RANDOM_REQUESTS says how many requests are made (default 4,000).
+HAYATE_RANDOM_REQUESTS says how many requests are made (default 2,000, for CI).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .keep_alive import KeepAlive
 from .matrix_site import USER
 
 HERE = pathlib.Path(__file__).parent / "randomness"
-REQUESTS = int(os.environ.get("HAYATE_RANDOM_REQUESTS", "4000"))
+REQUESTS = int(os.environ.get("HAYATE_RANDOM_REQUESTS", "2000"))
 WORKERS = 4
 CLIENTS = 6
 #: MT19937 and libc's random() are seeded with 32 random bits, in every PHP: so it repeats about n²/2³³ times in n requests. What uses it

@@ -26,7 +26,7 @@ WITHOUT = "booting again without warm-up requests"
 def made() -> Iterator[sites.Site]:
     directory = temporary_directory("symfony")
     try:
-        site = sites.symfony(directory)
+        site = sites.unbuilt_symfony(directory)
         shutil.copy(HERE / "Loaded.php", site.root / "src/EventListener")
         shutil.copy(HERE / "Apart.php", site.root / "src")
         (site.root / "vendor/acme").mkdir()
@@ -37,7 +37,7 @@ def made() -> Iterator[sites.Site]:
         assert text.count(last) == 1
         more = f"        ->set(\\{APART}::class)->public()->tag('container.no_preload');\n"
         services.write_text(text.replace(last, last.replace(";", "") + more))
-        sites.rebuild_symfony(site)
+        sites.build_symfony(site)
         yield site
     finally:
         shutil.rmtree(directory, ignore_errors=True)

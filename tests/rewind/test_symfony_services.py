@@ -24,7 +24,7 @@ LISTENERS = "Symfony\\Component\\HttpKernel\\EventListener\\"
 
 def site(directory: pathlib.Path, *, extension: bool) -> sites.Site:
     """The application of the tests, with services that look for the request in their constructors."""
-    made = sites.symfony(directory)
+    made = sites.unbuilt_symfony(directory)
     for name in ("FromRequest", "LocaleFromRequest"):
         shutil.copy(HERE / f"{name}.php", made.root / "src/EventListener")
     services = made.root / "config/services.php"
@@ -38,7 +38,7 @@ def site(directory: pathlib.Path, *, extension: bool) -> sites.Site:
         shutil.copy(HERE / "HostExtension.php", made.root / "src")
         template = made.root / "templates/winds.html.twig"
         template.write_text(template.read_text().replace("<h1>Winds</h1>", "<h1>Winds of {{ host }}</h1>"))
-    sites.rebuild_symfony(made)
+    sites.build_symfony(made)
     return made
 
 
@@ -146,7 +146,7 @@ def directory() -> Iterator[pathlib.Path]:
 
 def given(directory: pathlib.Path, settings: str, services: str = "") -> sites.Site:
     """The application, with globals of Twig and more that come from the environment."""
-    made = sites.symfony(directory)
+    made = sites.unbuilt_symfony(directory)
     shutil.copy(HERE / "FromRequest.php", made.root / "src/EventListener")
     (made.root / "src/Tenant.php").write_text(TENANT)
     for file, old, new in (
@@ -174,7 +174,7 @@ def given(directory: pathlib.Path, settings: str, services: str = "") -> sites.S
 )
 def test_values_that_a_request_decides_are_each_requests_own(directory: pathlib.Path, tenant: str, uri: str) -> None:
     made = given(directory, f"'tenant' => '{tenant}', 'uri' => '{uri}'", services=BY_FACTORY)
-    sites.rebuild_symfony(made)
+    sites.build_symfony(made)
     with sites.server("rewind", made, workers=1, warmup=("/winds", "/json")) as server:
         for host, locale in (("one.example.org", "de"), ("two.example.org", "fr"), ("one.example.org", "fr")):
             answer = get(server.url, host, f"/winds?{locale}", locale)
@@ -195,7 +195,7 @@ def test_values_of_the_environment_are_there_before(directory: pathlib.Path) -> 
         text.replace("'web_link'", "'default_locale' => '%env(string:default:none:SITE_LOCALE)%', 'web_link'")
     )
     made.env.update(DATABASE_URL="sqlite:///%none%.db", SHOWS="yes", NOTE=str(made.root / "note"), SETTINGS='{"name": "Ada"}', SITE_LOCALE="nl")
-    sites.rebuild_symfony(made)
+    sites.build_symfony(made)
     with sites.server("rewind", made, workers=1, warmup=("/winds", "/json")) as server:
         answer = get(server.url, "one.example.org")
         assert "<h1>Winds of sqlite:///none.db at Ada1notednone in nl</h1>" in answer.text
@@ -208,7 +208,7 @@ def test_what_the_boot_itself_resolves_is_resolved_for_each_request(directory: p
     (made.root / "config/packages/framework.php").write_text(
         text.replace(TRUSTED, "'trusted_proxies' => '%env(tenant:HOST)%', 'trusted_headers' => ['forwarded'], ")
     )
-    sites.rebuild_symfony(made)
+    sites.build_symfony(made)
     with sites.server("rewind", made, workers=1) as server:
         assert get(server.url, "127.0.0.1").status_code == 200
         (app,) = server.status()["apps"]
@@ -220,7 +220,7 @@ def test_a_loader_that_symfony_asks_as_it_boots_is_asked_for_each_request(direct
     made = given(directory, "'tenant' => 'all', 'uri' => ''")
     file = made.root / "config/packages/framework.php"
     file.write_text(file.read_text().replace(TRUSTED, ""))
-    sites.rebuild_symfony(made)
+    sites.build_symfony(made)
     asks = "SYMFONY_TRUSTED_HOSTS" in pathlib.Path("/usr/share/php/Symfony/Bundle/FrameworkBundle/DependencyInjection/Configuration.php").read_text()
     with sites.server("rewind", made, workers=1) as server:
         assert get(server.url, "127.0.0.1").status_code == 200
@@ -235,11 +235,11 @@ def test_a_loader_that_symfony_asks_as_it_boots_is_asked_for_each_request(direct
 @pytest.mark.parametrize("warmup", [("/winds",), ("/json",)], ids=["warmed up", "not warmed up"])
 def test_a_template_that_twig_looks_at_anew_may_change(directory: pathlib.Path, warmup: tuple[str, ...]) -> None:
     """`auto_reload` in production, as where customers edit templates: no template is there before the requests, listed for preloading or not."""
-    made = sites.symfony(directory)
+    made = sites.unbuilt_symfony(directory)
     twig, template = made.root / "config/packages/twig.php", made.root / "templates/winds.html.twig"
     twig.write_text(twig.read_text().replace("'strict_variables'", "'auto_reload' => true, 'strict_variables'"))
     os.utime(template, (1, 1))
-    sites.rebuild_symfony(made)
+    sites.build_symfony(made)
     with sites.server("rewind", made, workers=1, warmup=warmup) as server:
         assert "<h1>Winds</h1>" in get(server.url, "one.example.org").text
         template.write_text(template.read_text().replace("<h1>Winds</h1>", "<h1>Storms</h1>"))

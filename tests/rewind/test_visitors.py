@@ -3,7 +3,7 @@
 Requests of all of them are mixed at random over a few workers. Each answer may speak of its own visitor only. With
 state kept the same test sees what leaks.
 
-HAYATE_VISITOR_REQUESTS says how many requests (default 1,200).
+HAYATE_VISITOR_REQUESTS says how many requests (default 700, for CI).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from lib.process import temporary_directory
 from lib.servers import PHP, Hayate
 
 HERE = pathlib.Path(__file__).parent / "visitors"
-REQUESTS = int(os.environ.get("HAYATE_VISITOR_REQUESTS", "1200"))
+REQUESTS = int(os.environ.get("HAYATE_VISITOR_REQUESTS", "700"))
 PEOPLE = 50
 CLIENTS = 6
 PASSWORD = "a password for all"
@@ -50,7 +50,7 @@ def password_hash() -> str:
 
 def symfony(directory: pathlib.Path) -> sites.Site:
     """The Symfony application with the leaky service, its route, and fifty people."""
-    site = sites.symfony(directory)
+    site = sites.unbuilt_symfony(directory)
     shutil.copy(HERE / "Leaky.php", site.root / "src")
     shutil.copy(HERE / "LeakySymfony.php", site.root / "src/Controller/LeakyController.php")
     route = "    $routes->add('leaky', '/leaky')->controller(\\App\\Controller\\LeakyController::class);\n"
@@ -63,7 +63,7 @@ def symfony(directory: pathlib.Path) -> sites.Site:
     replace(security, "['memory' => ['users' => [\n", "['memory' => ['users' => [\n" + people)
     rules = "'access_control' => [\n"
     replace(security, rules, rules + "['path' => '^/leaky', 'roles' => 'ROLE_USER'],\n")
-    sites.rebuild_symfony(site)
+    sites.build_symfony(site)
     return site
 
 

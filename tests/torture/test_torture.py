@@ -27,7 +27,7 @@ from .program import Draw
 from .shrink import Notes, failures, shrink
 from .steps import OF_EXTENSIONS
 
-PROGRAMS = int(os.environ.get("HAYATE_TORTURE_PROGRAMS", "12"))
+PROGRAMS = int(os.environ.get("HAYATE_TORTURE_PROGRAMS", "8"))
 SECONDS = float(os.environ.get("HAYATE_TORTURE_SECONDS", "0"))
 #: The same programs each time, so that CI fails for what has changed; 0: others each time, as `make torture` has it.
 SEED = int(os.environ.get("HAYATE_TORTURE_SEED", "2002")) or random.SystemRandom().randrange(1, 1 << 32)

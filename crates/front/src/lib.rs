@@ -312,11 +312,13 @@ impl Front {
         let _ = tokio::time::timeout(grace, self.are_gone()).await;
     }
 
-    /// Asks all connections to end after their present request, and waits for that at most until the deadline.
-    pub async fn drain(&self, deadline: Duration) -> bool {
+    /// Asks all connections to end after their present request, and waits for that at most until the deadline. The number of those that are
+    /// open then.
+    pub async fn drain(&self, deadline: Duration) -> usize {
         self.stage.send_replace(Stage::Draining);
         self.disk.dwindle();
-        tokio::time::timeout(deadline, self.are_gone()).await.is_ok()
+        let _ = tokio::time::timeout(deadline, self.are_gone()).await;
+        self.connections()
     }
 
     /// Cuts off the connections that are left, and writes down what there is to write. The end: call nothing else afterwards.

@@ -37,6 +37,9 @@ pub enum Wait {
 const LINGER: u64 = 30;
 const LINGER_PAUSE: u64 = 5;
 
+/// How long, once the connection has been asked to end: nobody waits for a process to stop because one client trickles.
+const LINGER_AT_THE_END: u64 = 5;
+
 /// How long a connection that was idle may take to say that it ends.
 const GOODBYE: u64 = 5;
 
@@ -59,8 +62,8 @@ pub struct Clock {
     /// The body that is being received, and how fast.
     pace: RefCell<Pace>,
     late: Cell<bool>,
-    /// When it was asked to end; 0: it was not.
-    asked: Cell<u64>,
+    /// When it was asked to end; 0: it was not. A stream has its connection's.
+    asked: Rc<Cell<u64>>,
     /// Its next answer is its last.
     lasts: Cell<bool>,
     /// It ends as it is asked to when it has been idle for too long, instead of being late.
@@ -104,7 +107,7 @@ impl Default for Clock {
             sent: Cell::new(0),
             pace: RefCell::default(),
             late: Cell::new(false),
-            asked: Cell::new(0),
+            asked: Rc::default(),
             lasts: Cell::new(false),
             says_goodbye: Cell::new(false),
             streams: RefCell::default(),
@@ -199,11 +202,18 @@ impl Clock {
         let late = self.late.get()
             || passed(&self.deadline)
             || passed(&self.write_deadline)
+            || self.lingers_at_the_end(now)
             || self.lag.get().is_too_long()
             || self.pace.borrow_mut().is_too_slow()
             || self.watched.borrow().as_ref().is_some_and(|watched| (watched.0)());
         self.late.set(late);
         late
+    }
+
+    /// Whether the end waits for a client that has its answer, and has for long enough.
+    fn lingers_at_the_end(&self, now: u64) -> bool {
+        let begun = self.asked.get().max(self.since.get());
+        self.ends() && self.waits_for() == Wait::Linger && now.saturating_sub(begun) > LINGER_AT_THE_END
     }
 
     /// Has this asked whenever [`Clock::becomes_late`] is; it is to be quick. `true`: the connection is given up.
@@ -223,7 +233,7 @@ impl Clock {
 
     /// A clock for a stream of this connection.
     pub(crate) fn stream(&self) -> Rc<Clock> {
-        let stream = Rc::new(Clock::of(Rc::clone(&self.holding)));
+        let stream = Rc::new(Clock { asked: Rc::clone(&self.asked), ..Clock::of(Rc::clone(&self.holding)) });
         let mut streams = self.streams.borrow_mut();
         // One that is over keeps its memory while it is named here, and a second may see many.
         if streams.len() == streams.capacity() {

@@ -108,7 +108,7 @@ impl Server {
                 let thread = Thread::new(&served);
                 tokio::task::spawn_local(std::rc::Rc::clone(&thread).watch());
                 thread.serve(listener, stopped).await;
-                let whole = served.drain(Duration::from_secs(5)).await;
+                let whole = served.drain(Duration::from_secs(5)).await == 0;
                 served.close().await;
                 whole
             })

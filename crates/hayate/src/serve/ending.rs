@@ -84,8 +84,13 @@ pub(super) async fn end(
 /// Returns when all is finished, or cut off since the limit was reached.
 async fn drained(server: &Arc<Server>, generations: &[Arc<Generation>], limit: Duration) {
     let until = Instant::now() + limit;
-    if !limit.is_zero() && !server.front.drain(limit).await {
-        tracing::warn!("requests were cut off after {limit:?}");
+    if !limit.is_zero() {
+        let left = server.front.drain(limit).await;
+        if left > 0 {
+            tracing::warn!(
+                "after {limit:?} (drain_timeout) {left} connections were not through with their answers: they are cut off"
+            );
+        }
     }
     let left = until.saturating_duration_since(Instant::now());
     each(generations, move |generation| async move { generation.drain(left).await }).await;
