@@ -66,18 +66,6 @@ static const char *drop_capabilities(void)
 	return syscall(SYS_capset, &header, sets) == 0 ? NULL : "the process cannot drop its capabilities";
 }
 
-/* A function that a request calls first would be looked up anew by every request: all are looked up at the start. */
-static void bind_now(char **argv)
-{
-	if (getenv("LD_BIND_NOW") == NULL) {
-		setenv("LD_BIND_NOW", "1", 1);
-		execv("/proc/self/exe", argv);
-	}
-	/* ps and top would show "exe", the name under which it was started. */
-	const char *slash = strrchr(argv[0], '/');
-	prctl(PR_SET_NAME, slash == NULL ? argv[0] : slash + 1, 0, 0, 0);
-}
-
 /* As php-fpm with clear_env: what the front was started with is none of the application's business. */
 static void set_environment(void)
 {
@@ -280,9 +268,6 @@ int main(int argc, char **argv)
 	options_parse(argc, argv);
 	if (options.probe) {
 		probe(argv);
-	}
-	if (options.rewind != REWIND_OFF) {
-		bind_now(argv);
 	}
 	const char *wrong = keep_only_our_descriptors();
 	const char *no_rewind = options.rewind == REWIND_OFF ? NULL : rewind_init();

@@ -74,7 +74,6 @@ static char **with_more(int *argc, char **argv)
 	if (*argc < 3 || strcmp(argv[*argc - 2], "--more") != 0) {
 		return argv;
 	}
-	/* Not the file's own position, which a second start of this program (bind_now()) would inherit. */
 	int fd = (int)number("more", argv[*argc - 1]);
 	struct stat st;
 	char *text = fstat(fd, &st) == 0 && st.st_size > 0 ? malloc((size_t)st.st_size) : NULL;

@@ -419,7 +419,7 @@ class Hayate(Server):
 
         def is_own(pid: int) -> bool:
             try:
-                # A host that rewinds starts itself anew, by /proc/self/exe.
+                # The master starts itself anew, by /proc/self/exe.
                 return pathlib.Path(f"/proc/{pid}/comm").read_bytes().startswith((b"hayate", b"exe"))
             except OSError:
                 return False

@@ -203,6 +203,8 @@ impl Spec {
         let mut command = Command::new(&self.host);
         command.args(["--mode", self.mode.name(), "--name", &self.name, "--root"]).arg(&self.document_root);
         command.args(["--more", &HY_FD_OPTIONS.to_string()]).env_clear().current_dir("/");
+        // A function of a library that a request calls first would be looked up anew by every request: all are looked up at the start.
+        command.env("LD_BIND_NOW", "1");
         Ok((command, FdMapping { parent_fd: file.into(), child_fd: HY_FD_OPTIONS as i32 }))
     }
 
