@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import glob
 import os
 import pathlib
 import random
@@ -163,9 +164,9 @@ def _stat(pid: int) -> tuple[int, str, str] | None:
 def _children(pid: int) -> list[int]:
     """Of all its threads; none when it is gone."""
     found: list[int] = []
-    for children in pathlib.Path(f"/proc/{pid}/task").glob("*/children"):
+    for children in glob.glob(f"/proc/{pid}/task/*/children"):
         with contextlib.suppress(OSError):
-            found += map(int, children.read_text().split())
+            found += map(int, pathlib.Path(children).read_text().split())
     return found
 
 
