@@ -119,10 +119,13 @@ enum hy_tracking {
 	HY_TRACKING_FORK = 3,       /* none: each request runs in a fork of the booted process */
 };
 
+#define HY_QUIT_ORPHANED 2u
+
 struct hy_worker {
 	/* futex word (shared, not FUTEX_PRIVATE): 0 = may sleep, 1 = woken */
 	uint32_t wake;
-	/* set by the front: leave as soon as the current request is over */
+	/* 1, set by the front: leave as soon as the current request is over; 2, by the zygote: and there is no front any
+	 * more */
 	uint32_t quit;
 	uint32_t state;
 	uint32_t retired;

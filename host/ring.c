@@ -172,6 +172,12 @@ bool hy_ring_quit(void)
 	return me != NULL && LOAD_ACQUIRE(&me->quit) != 0;
 }
 
+/* What is waited for of a front that is gone does not come. */
+static bool is_orphaned(void)
+{
+	return __atomic_load_n(&me->quit, __ATOMIC_SEQ_CST) == HY_QUIT_ORPHANED;
+}
+
 static void futex_wait(uint32_t *word, const struct timespec *most)
 {
 	/* Shared between processes, so not FUTEX_PRIVATE. A signal or a changed word returns at once; callers loop. */
@@ -191,7 +197,7 @@ static void wake(uint32_t worker)
 void hy_ring_dismiss(uint32_t worker)
 {
 	if (worker < layout.workers) {
-		__atomic_store_n(&worker_at(worker)->quit, 1u, __ATOMIC_RELEASE);
+		__atomic_store_n(&worker_at(worker)->quit, HY_QUIT_ORPHANED, __ATOMIC_SEQ_CST);
 		wake(worker);
 	}
 }
@@ -407,7 +413,7 @@ static void wait_for_front(const struct hy_exchange *exchange, bool (*ready)(con
 	STORE_SEQ(&slot->worker_waits, 1u);
 	FENCE();
 	HY_STEP(10);
-	if (!ready(exchange)) {
+	if (!ready(exchange) && !is_orphaned()) {
 		uint64_t since = hy_now();
 		STORE(&slot->blocked_since, since);
 		while (__atomic_load_n(&me->wake, __ATOMIC_SEQ_CST) == 0) {
@@ -463,6 +469,11 @@ size_t hy_body_read(struct hy_exchange *exchange, char *to, size_t len)
 		/* A script that answers while it reads (a proxy, an echo) must not hold back what it wrote. */
 		hy_response_flush(exchange);
 		wait_for_front(exchange, input_ready);
+		if (is_orphaned()) {
+			uint32_t open = HY_REQUEST_OPEN; /* unless its end came at the last moment */
+			__atomic_compare_exchange_n(&slot->request_state, &open, (uint32_t)HY_REQUEST_BROKEN, false,
+			                            __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
+		}
 	}
 }
 
@@ -534,6 +545,9 @@ bool hy_body_write(struct hy_exchange *exchange, const char *from, size_t len)
 		if (space == 0) {
 			hy_response_flush(exchange);
 			wait_for_front(exchange, output_ready);
+			if (is_orphaned()) {
+				STORE(&slot->aborted, 2u); /* the body is not wanted */
+			}
 			continue;
 		}
 		size_t n = len < space ? len : (size_t)space;

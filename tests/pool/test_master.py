@@ -100,6 +100,35 @@ def test_a_request_goes_on_when_the_front_dies_and_its_worker_ends_with_it(serve
     assert wait_until(lambda: still_running(before) == []), still_running(before)
 
 
+@pytest.mark.parametrize("waits_for", ["room", "a body"])
+def test_what_waits_for_a_front_that_is_gone_goes_on_without_it(hayate_command, tmp_path, waits_for) -> None:
+    """Nothing of it comes any more: an answer goes nowhere, a body is broken off; and nobody is left of those who served."""
+    tmp_path.chmod(0o777)
+    begun, done = tmp_path / "begun", tmp_path / "done"
+    (tmp_path / "room.php").write_text(
+        f"<?php touch('{begun}'); for ($i = 0; $i < 300; $i++) {{ echo str_repeat('x', 100000); }} file_put_contents('{done}', connection_aborted());"
+    )
+    (tmp_path / "body.php").write_text(
+        f"<?php touch('{begun}'); $n = strlen(file_get_contents('php://input')); file_put_contents('{done}', \"$n \" . connection_aborted());"
+    )
+    requests_of = {
+        "room": b"GET /room.php HTTP/1.1\r\nHost: a\r\n\r\n",
+        "a body": b"PUT /body.php HTTP/1.1\r\nHost: a\r\nContent-Length: 200000\r\n\r\n" + 100_000 * b"x",
+    }
+    config = f'[[app]]\nroot = "{tmp_path}"\nworkers = 2\nrequest_buffering = false\n'
+    with Hayate(config=config) as server, socket.create_connection(("127.0.0.1", server.port)) as client:
+        before = descendants(server.pid)
+        client.sendall(requests_of[waits_for])
+        assert wait_until(begun.exists)
+        time.sleep(0.5)
+        assert not done.exists()
+        kill_front(server)
+        # Not after half a minute.
+        assert wait_until(lambda: still_running(before) == [], 10), still_running(before)
+        # What it has begun is not cut in two; the script hears that its body is not whole.
+        assert done.read_text() == {"room": "0", "a body": "100000 1"}[waits_for]
+
+
 def test_after_a_crash_of_the_front_the_old_workers_do_not_pile_up(server) -> None:
     for _ in range(4):
         kill_front(server)
