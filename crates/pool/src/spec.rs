@@ -203,8 +203,11 @@ impl Spec {
         let mut command = Command::new(&self.host);
         command.args(["--mode", self.mode.name(), "--name", &self.name, "--root"]).arg(&self.document_root);
         command.args(["--more", &HY_FD_OPTIONS.to_string()]).env_clear().current_dir("/");
-        // A function of a library that a request calls first would be looked up anew by every request: all are looked up at the start.
-        command.env("LD_BIND_NOW", "1");
+        // A function of a library that a request calls first would be looked up anew by every request: all are looked up at the start. Elsewhere an
+        // extension may name what nobody has, as long as it does not call it.
+        if matches!(self.mode, Mode::Worker { .. }) && self.rewind != Rewind::Off {
+            command.env("LD_BIND_NOW", "1");
+        }
         Ok((command, FdMapping { parent_fd: file.into(), child_fd: HY_FD_OPTIONS as i32 }))
     }
 
