@@ -86,6 +86,8 @@ test-host:
 root-%:
 	scripts/debian-root $* true
 
+# Before what asks where it comes from: prerequisites are looked up as they are read.
+TESTS ?= tests
 # Beside all tests here a part of them on another Debian: what depends on PHP, the C library and the frameworks, which are newer there.
 # Nothing when somebody has said which tests, or is not root.
 ALSO ?= $(if $(and $(filter file,$(origin TESTS)),$(filter 0,$(shell id -u))),trixie)
@@ -104,7 +106,6 @@ test-here:
 test-alone: $(if $(IN_TURN),test-rust test-host test-here $(ALSO:%=test-%))
 	$(call pytest-alone,$(abspath $(CHECKED))/hayate)
 
-TESTS ?= tests
 # Most tests wait for servers more than they compute: several files at a time. Those that measure time have the machine to themselves.
 TEST_JOBS ?= 6
 define pytest

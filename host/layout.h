@@ -119,13 +119,12 @@ enum hy_tracking {
 	HY_TRACKING_FORK = 3,       /* none: each request runs in a fork of the booted process */
 };
 
-#define HY_QUIT_ORPHANED 2u
+#define HY_QUIT_ORPHANED 2u /* of hy_worker.quit: there is no front any more */
 
 struct hy_worker {
 	/* futex word (shared, not FUTEX_PRIVATE): 0 = may sleep, 1 = woken */
 	uint32_t wake;
-	/* 1, set by the front: leave as soon as the current request is over; 2, by the zygote: and there is no front any
-	 * more */
+	/* not 0: leave as soon as the current request is over. Set by the front, or by the zygote: HY_QUIT_ORPHANED */
 	uint32_t quit;
 	uint32_t state;
 	uint32_t retired;

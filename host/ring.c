@@ -423,6 +423,9 @@ static void wait_for_front(const struct hy_exchange *exchange, bool (*ready)(con
 		STORE(&slot->blocked_since, (uint64_t)0);
 	}
 	STORE_SEQ(&slot->worker_waits, 0u);
+	if (is_orphaned()) {
+		STORE(&slot->aborted, 1u); /* as the front does for a client that has left */
+	}
 }
 
 static bool input_ready(const struct hy_exchange *exchange)
@@ -469,11 +472,6 @@ size_t hy_body_read(struct hy_exchange *exchange, char *to, size_t len)
 		/* A script that answers while it reads (a proxy, an echo) must not hold back what it wrote. */
 		hy_response_flush(exchange);
 		wait_for_front(exchange, input_ready);
-		if (is_orphaned()) {
-			uint32_t open = HY_REQUEST_OPEN; /* unless its end came at the last moment */
-			__atomic_compare_exchange_n(&slot->request_state, &open, (uint32_t)HY_REQUEST_BROKEN, false,
-			                            __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST);
-		}
 	}
 }
 
@@ -545,9 +543,6 @@ bool hy_body_write(struct hy_exchange *exchange, const char *from, size_t len)
 		if (space == 0) {
 			hy_response_flush(exchange);
 			wait_for_front(exchange, output_ready);
-			if (is_orphaned()) {
-				STORE(&slot->aborted, 2u); /* the body is not wanted */
-			}
 			continue;
 		}
 		size_t n = len < space ? len : (size_t)space;

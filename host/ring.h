@@ -62,10 +62,10 @@ void hy_ring_pretend(void);
 extern void (*hy_local_sink)(const char *from, size_t len);
 bool hy_exchange_local(struct hy_exchange *exchange, const char *head, size_t len);
 bool hy_is_local(const struct hy_exchange *exchange);
-/* Whether the front asked this worker to leave. */
+/* Whether this worker was asked to leave. */
 bool hy_ring_quit(void);
-/* For the zygote, when there is no front any more: asks a worker to leave. It finishes what it has begun: its answer is
- * thrown away, and a body that has not come is broken off. */
+/* For the zygote, when there is no front any more: asks a worker to leave. It finishes what it has begun; where that
+ * waits for the front, its client has left. */
 void hy_ring_dismiss(uint32_t worker);
 
 /* Ends this process. Not a bug of its own as far as it knows: somebody wrote where only others may. The front sees to

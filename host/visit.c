@@ -10,7 +10,7 @@
 
 void visit_parse(const char *text, struct visit *visit)
 {
-	/* The arguments stay as they are: this program may start itself again with them. */
+	/* The arguments stay as they are, as ps shows them. */
 	char *parts[8] = {strdup(text)};
 	for (int i = 1; i < 8 && (parts[i] = strchr(parts[i - 1], HY_LOG_UNIT)) != NULL; i++) {
 		*parts[i]++ = '\0';

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import glob
 import os
 import pathlib
 import random
@@ -161,25 +160,19 @@ def _stat(pid: int) -> tuple[int, str, str] | None:
     return int(fields[1]), fields[0], fields[19]
 
 
-def _children(pid: int) -> list[int]:
-    """Of all its threads; none when it is gone."""
-    found: list[int] = []
-    for children in glob.glob(f"/proc/{pid}/task/*/children"):
-        with contextlib.suppress(OSError):
-            found += map(int, pathlib.Path(children).read_text().split())
-    return found
-
-
 def descendants(pid: int) -> dict[int, str]:
     """Every living descendant of `pid`, with its start time (a pid alone may be reused)."""
-    if not pathlib.Path(f"/proc/self/task/{threading.get_native_id()}/children").exists():
-        raise ServerError("this kernel says of no process which are its children (CONFIG_PROC_CHILDREN)")
+    table: dict[int, tuple[int, str, str]] = {}
+    for entry in os.listdir("/proc"):
+        if entry.isdigit() and (stat := _stat(int(entry))) is not None:
+            table[int(entry)] = stat
     found: dict[int, str] = {}
     frontier = [pid]
     while frontier:
-        for child in _children(frontier.pop()):
-            if child not in found and (stat := _stat(child)) is not None:
-                found[child] = stat[2]
+        parent = frontier.pop()
+        for child, (its_parent, _, started) in table.items():
+            if its_parent == parent and child not in found:
+                found[child] = started
                 frontier.append(child)
     return found
 

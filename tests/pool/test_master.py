@@ -100,19 +100,25 @@ def test_a_request_goes_on_when_the_front_dies_and_its_worker_ends_with_it(serve
     assert wait_until(lambda: still_running(before) == []), still_running(before)
 
 
-@pytest.mark.parametrize("waits_for", ["room", "a body"])
+@pytest.mark.parametrize("waits_for", ["room", "room amid its body", "a body"])
 def test_what_waits_for_a_front_that_is_gone_goes_on_without_it(hayate_command, tmp_path, waits_for) -> None:
-    """Nothing of it comes any more: an answer goes nowhere, a body is broken off; and nobody is left of those who served."""
+    """As if its client had left: scripts end in order, or hear of it, half a body is no whole one, and nobody is left of those who served."""
     tmp_path.chmod(0o777)
     begun, done = tmp_path / "begun", tmp_path / "done"
+    writes = "for ($i = 0; $i < 300; $i++) { echo str_repeat('x', 100000); }"
     (tmp_path / "room.php").write_text(
-        f"<?php touch('{begun}'); for ($i = 0; $i < 300; $i++) {{ echo str_repeat('x', 100000); }} file_put_contents('{done}', connection_aborted());"
+        f"<?php touch('{begun}'); register_shutdown_function(function () {{ file_put_contents('{done}', 'ends '.connection_aborted()); }}); {writes} echo 'never'; touch('{done}');"
+    )
+    (tmp_path / "amid.php").write_text(
+        f"<?php ignore_user_abort(true); touch('{begun}'); $in = fopen('php://input', 'rb'); $n = strlen(fread($in, 8192)); {writes}"
+        f"$n += strlen(stream_get_contents($in)); file_put_contents('{done}', \"$n \" . connection_aborted());"
     )
     (tmp_path / "body.php").write_text(
         f"<?php touch('{begun}'); $n = strlen(file_get_contents('php://input')); file_put_contents('{done}', \"$n \" . connection_aborted());"
     )
     requests_of = {
         "room": b"GET /room.php HTTP/1.1\r\nHost: a\r\n\r\n",
+        "room amid its body": b"PUT /amid.php HTTP/1.1\r\nHost: a\r\nContent-Length: 200000\r\n\r\n" + 20_000 * b"x",
         "a body": b"PUT /body.php HTTP/1.1\r\nHost: a\r\nContent-Length: 200000\r\n\r\n" + 100_000 * b"x",
     }
     config = f'[[app]]\nroot = "{tmp_path}"\nworkers = 2\nrequest_buffering = false\n'
@@ -125,8 +131,7 @@ def test_what_waits_for_a_front_that_is_gone_goes_on_without_it(hayate_command, 
         kill_front(server)
         # Not after half a minute.
         assert wait_until(lambda: still_running(before) == [], 10), still_running(before)
-        # What it has begun is not cut in two; the script hears that its body is not whole.
-        assert done.read_text() == {"room": "0", "a body": "100000 1"}[waits_for]
+        assert done.read_text() == {"room": "ends 1", "room amid its body": "20000 1", "a body": "100000 1"}[waits_for]
 
 
 def test_after_a_crash_of_the_front_the_old_workers_do_not_pile_up(server) -> None:

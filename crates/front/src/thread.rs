@@ -425,7 +425,7 @@ impl Thread {
                 outdated.iter().for_each(|(connection, _)| connection.clock.ask_to_end());
             }
             Stage::Leaving => self.all(Clock::ask_to_end_with_an_answer),
-            Stage::Draining => self.all(Clock::ask_to_end),
+            Stage::Draining => self.all(Clock::ask_to_end_with_the_server),
             Stage::Closing => self.end_those(|_| true),
         }
     }

@@ -37,7 +37,7 @@ pub enum Wait {
 const LINGER: u64 = 30;
 const LINGER_PAUSE: u64 = 5;
 
-/// How long, once the connection has been asked to end: nobody waits for a process to stop because one client trickles.
+/// How long, once the server ends: nobody waits for a process to stop because one client trickles.
 const LINGER_AT_THE_END: u64 = 5;
 
 /// How long a connection that was idle may take to say that it ends.
@@ -62,8 +62,10 @@ pub struct Clock {
     /// The body that is being received, and how fast.
     pace: RefCell<Pace>,
     late: Cell<bool>,
-    /// When it was asked to end; 0: it was not. A stream has its connection's.
-    asked: Rc<Cell<u64>>,
+    /// When it was asked to end; 0: it was not.
+    asked: Cell<u64>,
+    /// When the server began to end; 0: it does not. A stream has its connection's.
+    server_ends: Rc<Cell<u64>>,
     /// Its next answer is its last.
     lasts: Cell<bool>,
     /// It ends as it is asked to when it has been idle for too long, instead of being late.
@@ -107,7 +109,8 @@ impl Default for Clock {
             sent: Cell::new(0),
             pace: RefCell::default(),
             late: Cell::new(false),
-            asked: Rc::default(),
+            asked: Cell::new(0),
+            server_ends: Rc::default(),
             lasts: Cell::new(false),
             says_goodbye: Cell::new(false),
             streams: RefCell::default(),
@@ -154,6 +157,14 @@ impl Clock {
             self.asked.set(seconds());
         }
         self.wake();
+    }
+
+    /// The same since the server ends, which no client that has its answer is to hold up.
+    pub fn ask_to_end_with_the_server(&self) {
+        if self.server_ends.get() == 0 {
+            self.server_ends.set(seconds());
+        }
+        self.ask_to_end();
     }
 
     /// Whether it was asked to.
@@ -212,8 +223,10 @@ impl Clock {
 
     /// Whether the end waits for a client that has its answer, and has for long enough.
     fn lingers_at_the_end(&self, now: u64) -> bool {
-        let begun = self.asked.get().max(self.since.get());
-        self.ends() && self.waits_for() == Wait::Linger && now.saturating_sub(begun) > LINGER_AT_THE_END
+        let (ends, since) = (self.server_ends.get(), self.since.get());
+        ends != 0
+            && self.waits_for() == Wait::Linger
+            && now.saturating_sub(ends.max(since)) > LINGER_AT_THE_END
     }
 
     /// Has this asked whenever [`Clock::becomes_late`] is; it is to be quick. `true`: the connection is given up.
@@ -233,7 +246,10 @@ impl Clock {
 
     /// A clock for a stream of this connection.
     pub(crate) fn stream(&self) -> Rc<Clock> {
-        let stream = Rc::new(Clock { asked: Rc::clone(&self.asked), ..Clock::of(Rc::clone(&self.holding)) });
+        let stream = Rc::new(Clock {
+            server_ends: Rc::clone(&self.server_ends),
+            ..Clock::of(Rc::clone(&self.holding))
+        });
         let mut streams = self.streams.borrow_mut();
         // One that is over keeps its memory while it is named here, and a second may see many.
         if streams.len() == streams.capacity() {
