@@ -26,6 +26,8 @@ collect_ignore = [] if platform.freedesktop_os_release().get("VERSION_ID") == "1
 if os.environ.get("HAYATE_REQUIRE_ALL") == "1" and not os.environ.get("HAYATE_FRAMEWORKS"):
     collect_ignore.append("test_frameworks.py")
 REFERENCE = pytest.param("reference", marks=pytest.mark.reference)
+#: More modes for every application: HAYATE_MODES=fork, by hand. A machine that cannot track what is written serves so.
+MORE = os.environ.get("HAYATE_MODES", "").split()
 #: What no application here says in its right mind; a server's log must not hold it.
 COMPLAINTS = re.compile(r"PHP (?:Warning|Notice|Deprecated|Fatal|Parse|Core)[^\n]*|panicked[^\n]*|signal \d+[^\n]*")
 #: But what PHP 8.4 says of Debian's libraries and of CakePHP 5.1, which were written for earlier ones, is not the server's doing.
@@ -67,6 +69,8 @@ def serving(mode: str, make: Callable[..., Site], *, workers: int = 2, proxied: 
                     # Neither given up nor, where the kernel can track what was written, replaced by forks.
                     assert (app["rewind"]["rewind"], app["fallback"]) == ("on", None)
                     assert app["rewind"]["rewinds"] > 0 or app["rewind"]["tracking"] == "fork"
+                if mode == "fork":
+                    assert (app["rewind"]["rewind"], app["rewind"]["tracking"], app["fallback"]) == ("fork", "fork", None)
                 assert sum(app["restarts"].values()) <= served.may_restart, f"{app['restarts']}\n{running.log_tail()}"
             said = [line for line in COMPLAINTS.findall(running.log()) if not OF_LIBRARIES.match(line)]
             complaints = [line for line in said if not any(part in line for part in served.may_complain)]

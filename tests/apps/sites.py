@@ -195,7 +195,7 @@ def server(
 
     `reference`: nginx + php-fpm. `classic`: each request starts afresh. `worker`: the application's own worker script,
     its state is kept. `rewind`: recognised, booted by the script that comes with Hayate, rewound after each request;
-    then all memory is compared with the snapshot.
+    then all memory is compared with the snapshot. `fork`: the same, but each request runs in a fork of the booted process.
 
     `proxied`: it listens on the site's socket as well, and believes what a proxy says there. `warmup`: paths for
     `rewind`, in place of Hayate's own choice.
@@ -209,8 +209,8 @@ def server(
     if mode == "worker":
         args += ["--rewind", "off"]
         return Hayate(config=site.root / "hayate.toml", workers=workers, ini=site.ini, args=args, user=USER)
-    if mode == "rewind":
-        args += ["--mode", "worker", "--rewind", "on", "--rewind-verify", "1"]
+    if mode in {"rewind", "fork"}:
+        args += ["--mode", "worker", *(["--rewind", "on", "--rewind-verify", "1"] if mode == "rewind" else ["--rewind", "fork"])]
         args += [f"--warmup={path}" for path in warmup]
     else:
         args += ["--mode", "classic"]

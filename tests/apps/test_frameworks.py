@@ -28,7 +28,7 @@ from lib.process import temporary_directory
 from lib.servers import Hayate
 
 from .browser import Browser
-from .conftest import REFERENCE, Served, serving
+from .conftest import MORE, REFERENCE, Served, serving
 from .sites import SHOP, SKELETONS, USER, Site, skeleton
 
 #: What a form without its token gets.
@@ -49,7 +49,7 @@ def make(framework: str) -> Callable[[pathlib.Path], Site]:
     return functools.partial(skeleton, framework)
 
 
-@pytest.fixture(scope="module", params=[REFERENCE, "classic", "rewind"])
+@pytest.fixture(scope="module", params=[REFERENCE, "classic", "rewind", *MORE])
 def served(request: pytest.FixtureRequest, make: Callable[[pathlib.Path], Site]) -> Iterator[Served]:
     with serving(request.param, make) as served:
         yield served

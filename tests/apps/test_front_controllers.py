@@ -14,7 +14,7 @@ from lib.process import temporary_directory
 from lib.servers import Hayate
 
 from .browser import Browser
-from .conftest import REFERENCE, Served, serving
+from .conftest import MORE, REFERENCE, Served, serving
 from .sites import USER, Site, change, lumen, recognised, server, slim
 
 FRAMEWORKS = {"slim": slim, "lumen": lumen}
@@ -25,7 +25,7 @@ def framework(request: pytest.FixtureRequest) -> str:
     return request.param
 
 
-@pytest.fixture(scope="module", params=[REFERENCE, "classic", "rewind"])
+@pytest.fixture(scope="module", params=[REFERENCE, "classic", "rewind", *MORE])
 def served(request: pytest.FixtureRequest, framework: str) -> Iterator[Served]:
     with serving(request.param, FRAMEWORKS[framework]) as served:
         served.may_complain.append("it fails")
@@ -107,7 +107,7 @@ def test_a9_18_slim_run_by_its_handler_answers_each_url_with_its_own_page(site: 
         asked = [requests.get(url + path, headers={"Host": "shop.test"}, timeout=60) for path in URLS]
         return [(page.status_code, page.headers.get("X-Requests"), page.text) for page in asked]
 
-    with server(REFERENCE, site) as reference:
+    with server("reference", site) as reference:
         right = pages(reference.url)
     assert len(set(right)) > 50 and right[0][0] == 200
     with Hayate(site.root, worker=worker, workers=2, ini=site.ini, user=USER, args=["--rewind", rewind]) as hayate:

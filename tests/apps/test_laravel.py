@@ -10,7 +10,7 @@ import pytest
 from lib.process import wait_until
 
 from .browser import Browser, Page
-from .conftest import REFERENCE, Served, serving
+from .conftest import MORE, REFERENCE, Served, serving
 from .pictures import png
 from .sites import laravel
 
@@ -18,7 +18,7 @@ NOTES = "//ul[@id='notes']/li/span[@class='text']"
 PASSWORDS = {"ada": "analytical", "grace": "compiler"}
 
 
-@pytest.fixture(scope="module", params=[REFERENCE, "classic", "worker", "rewind"])
+@pytest.fixture(scope="module", params=[REFERENCE, "classic", "worker", "rewind", *MORE])
 def served(request: pytest.FixtureRequest) -> Iterator[Served]:
     with serving(request.param, laravel) as served:
         yield served

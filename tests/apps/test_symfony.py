@@ -15,13 +15,13 @@ from lib.servers import REPOSITORY, Hayate
 from protocol.h2 import DATA, END_STREAM, HEADERS, Raw
 
 from .browser import Browser, Page
-from .conftest import REFERENCE, Served, serving
+from .conftest import MORE, REFERENCE, Served, serving
 from .sites import USER, Site, symfony
 
 NOTES = "//ul[@id='notes']/li"
 
 
-@pytest.fixture(scope="module", params=[REFERENCE, "classic", "worker", "rewind"])
+@pytest.fixture(scope="module", params=[REFERENCE, "classic", "worker", "rewind", *MORE])
 def served(request: pytest.FixtureRequest) -> Iterator[Served]:
     with serving(request.param, symfony) as served:
         yield served

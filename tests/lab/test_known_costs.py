@@ -175,7 +175,9 @@ def test_a_framework_that_no_debian_has_is_asked_for(lab: Laboratory, monkeypatc
     monkeypatch.setenv("HAYATE_LAB_PARTS", str(lab.temporary))
     said = lab.run(*half, status=1)
     place = lab.temporary / "codeigniter"
-    assert f"there is no CodeIgniter at {place}; Debian has none: composer create-project codeigniter4/appstarter {place}" in said, said
+    reason = f"there is no CodeIgniter at {place}; Debian has none: composer create-project codeigniter4/appstarter {place}"
+    assert "\nphp-fpm, hayate-classic, hayate-recognised had no database or data: " in said
+    assert said.count(reason) == 2, f"once when it is tried, and once among the results:\n{said}"
     if frameworks := os.environ.get("HAYATE_FRAMEWORKS"):
         monkeypatch.setenv("HAYATE_LAB_PARTS", frameworks)
         lab.run(*half, "--json", "results.json")

@@ -60,7 +60,7 @@ pub enum Stage {
 }
 
 /// Why an engine was not measured.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Failure {
     /// When.
     pub stage: Stage,
@@ -71,7 +71,7 @@ pub struct Failure {
 }
 
 impl Stage {
-    /// As a sentence begins: `nginx did not start: …`.
+    /// As a sentence begins: `nginx did not start: …`. Holds for several engines as well, each of them.
     pub fn verb(self) -> &'static str {
         match self {
             Self::Missing => "is missing",
@@ -82,7 +82,7 @@ impl Stage {
             Self::Proof => "is not what it says",
             Self::Died => "died",
             Self::Load => "could not be loaded",
-            Self::Service => "has no database or data",
+            Self::Service => "had no database or data",
         }
     }
 }

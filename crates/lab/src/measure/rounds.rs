@@ -6,6 +6,7 @@ use anyhow::Result;
 use super::{Generator, Planned, Pool, Progress, Trial, TrialEnd, noise, progress::expected};
 use crate::{
     data::Metric,
+    engine::Stage,
     output::status,
     result::{Measurement, Results, Subject, value},
     session::Session,
@@ -110,7 +111,10 @@ fn take(subject: &mut Subject, end: TrialEnd, round: u32, rounds: u32, interrupt
         .extend(end.measurements.into_iter().filter(|m| whole(m) || (interrupted && !has_other)));
     if let Some(failure) = end.failure.filter(|_| !interrupted) {
         let (name, stage) = (&subject.name, failure.stage.verb());
-        status::say(&format!("{before}{name:24} {stage}: {}", failure.message));
+        // What could not be prepared for all of them was said when it was tried.
+        let why =
+            if failure.stage == Stage::Service { String::new() } else { format!(": {}", failure.message) };
+        status::say(&format!("{before}{name:24} {stage}{why}"));
         subject.failure = Some(failure);
     }
 }

@@ -299,12 +299,11 @@ fn write_cores(out: &mut String, part: &Part) -> std::fmt::Result {
 }
 
 fn write_failures(out: &mut String, part: &Part) -> std::fmt::Result {
-    for subject in &part.subjects {
-        if let Some(failure) = &subject.failure {
-            writeln!(out, "\n{} {}: {}", subject.name, failure.stage.verb(), failure.message)?;
-            for line in failure.log.lines() {
-                writeln!(out, "    {line}")?;
-            }
+    for (failure, subjects) in part.failures() {
+        let names: Vec<&str> = subjects.iter().map(|subject| subject.name.as_str()).collect();
+        writeln!(out, "\n{} {}: {}", names.join(", "), failure.stage.verb(), failure.message)?;
+        for line in failure.log.lines() {
+            writeln!(out, "    {line}")?;
         }
     }
     Ok(())

@@ -7,6 +7,7 @@ use hayate_load::{Figures, Latency};
 use super::{Interval, Measurement, Part, Spread, Subject, Usage, figure, ratio, value};
 use crate::{
     data::{Kind, Metric, Reference},
+    engine::Failure,
     instructions::Instructions,
 };
 
@@ -217,6 +218,19 @@ impl Part {
     pub fn baseline(&self) -> Option<&Subject> {
         let name = self.baseline.as_ref()?;
         self.subjects.iter().find(|subject| subject.name == *name)
+    }
+
+    /// Why subjects were not measured, each reason once: data that could not be prepared is nobody's own.
+    pub fn failures(&self) -> Vec<(&Failure, Vec<&Subject>)> {
+        let mut found: Vec<(&Failure, Vec<&Subject>)> = Vec::new();
+        for subject in &self.subjects {
+            let Some(failure) = &subject.failure else { continue };
+            match found.iter_mut().find(|(other, _)| *other == failure) {
+                Some((_, subjects)) => subjects.push(subject),
+                None => found.push((failure, vec![subject])),
+            }
+        }
+        found
     }
 
     /// The figure that decides which subject is ahead. On a schedule all that keep up have the same rate; what differs is how long

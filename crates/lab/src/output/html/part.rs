@@ -10,6 +10,7 @@ use super::{
 };
 use crate::{
     data::{Kind, Metric},
+    engine::Failure,
     output::{
         number::number,
         text::part_title,
@@ -26,7 +27,7 @@ pub fn render(number: usize, part: &Part, with_verdict: bool) -> Markup {
             h2 { (part_title(part)) }
             @if with_verdict { p.verdict { (verdict(part, by_title)) } }
             @if !part.about.is_empty() { p { (part.about) } }
-            @for subject in &part.subjects { (failure(subject)) }
+            @for (reason, subjects) in part.failures() { (failure(reason, &subjects)) }
             @match part.kind {
                 Kind::Run => (run(part, &rows)),
                 Kind::Ladder => (ladder(part, &rows)),
@@ -41,13 +42,12 @@ pub fn render(number: usize, part: &Part, with_verdict: bool) -> Markup {
     }
 }
 
-fn failure(subject: &Subject) -> Markup {
+fn failure(reason: &Failure, subjects: &[&Subject]) -> Markup {
+    let titles: Vec<&str> = subjects.iter().map(|subject| subject.title.as_str()).collect();
     html! {
-        @if let Some(failure) = &subject.failure {
-            div.failure {
-                p { strong { (subject.title) } " " (failure.stage.verb()) ": " (failure.message) }
-                @if !failure.log.is_empty() { pre { (failure.log) } }
-            }
+        div.failure {
+            p { strong { (titles.join(", ")) } " " (reason.stage.verb()) ": " (reason.message) }
+            @if !reason.log.is_empty() { pre { (reason.log) } }
         }
     }
 }
