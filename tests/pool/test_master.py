@@ -428,6 +428,7 @@ def test_commands_do_not_wait_for_ever_where_there_is_no_front(server) -> None:
         for command in commands:
             done = command.result()
             assert done.returncode == 1 and "its front has not answered" in done.stderr, done
+            assert "its front does not answer yet; waiting for it, 30 s at most" in done.stderr
             assert f"kill -TERM {server.pid} ends the server" in done.stderr
     finally:
         os.kill(server.pid, signal.SIGCONT)

@@ -4,6 +4,7 @@ use std::{
     io::{Error, ErrorKind},
     os::fd::OwnedFd,
     path::{Path, PathBuf},
+    pin::pin,
     process::ExitCode,
     time::Duration,
 };
@@ -25,6 +26,8 @@ use crate::{args::ControlArgs, control::SYSTEM_CONTROL, master::default_control,
 /// How long the server may take for the first word of an answer. The kernel takes connections for a front that is gone, and one that hangs is replaced
 /// sooner than this.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// After so long the user is told what is waited for.
+const SOON: Duration = Duration::from_secs(2);
 
 struct Connection {
     sender: http1::SendRequest<Empty<Bytes>>,
@@ -55,9 +58,22 @@ async fn connect(args: &ControlArgs) -> Result<Connection> {
     });
     let mut connection = Connection { sender, driver, master };
     // What is asked for may take its time. That there is somebody to ask does not.
-    match timeout(PATIENCE, connection.request(Method::GET, "/healthz")).await {
-        Ok(answer) => answer.map(|_| connection),
-        Err(_) => bail!("{}", no_front(connection.master.as_ref().map(|(pid, _)| *pid))),
+    let answered = {
+        let mut answer = pin!(connection.request(Method::GET, "/healthz"));
+        match timeout(SOON, &mut answer).await {
+            Ok(answer) => Some(answer),
+            Err(_) => {
+                crate::complain(format_args!(
+                    "the server runs, and its front does not answer yet; waiting for it, {} s at most",
+                    PATIENCE.as_secs()
+                ));
+                timeout(PATIENCE.saturating_sub(SOON), answer).await.ok()
+            }
+        }
+    };
+    match answered {
+        Some(answer) => answer.map(|_| connection),
+        None => bail!("{}", no_front(connection.master.as_ref().map(|(pid, _)| *pid))),
     }
 }
 

@@ -57,6 +57,9 @@ impl Buffer {
             std::mem::swap(&mut self.data, to);
             self.data.clear();
         } else {
+            if to.capacity() == 0 {
+                *to = pool::take_for(len);
+            }
             to.extend_from_slice(self.data.get(self.raw..end).unwrap_or_default());
             if all {
                 // The usual case. The block is the next connection's: hundreds of requests that wait for workers hold no more than their heads,

@@ -5,11 +5,14 @@ use std::cell::RefCell;
 
 /// Bytes of a block: a whole head nearly always, or a good piece of a body.
 pub(crate) const BLOCK: usize = 16 << 10;
-/// Blocks that a thread keeps: one megabyte.
+/// Bytes of a small one: the head of most requests by itself.
+const SMALL: usize = 2 << 10;
+/// Blocks of each size that a thread keeps: a megabyte and an eighth.
 const KEPT: usize = 64;
 
 thread_local! {
     static BLOCKS: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
+    static SMALL_BLOCKS: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
 }
 
 /// An empty block.
@@ -17,16 +20,27 @@ pub(crate) fn take() -> Vec<u8> {
     BLOCKS.with_borrow_mut(Vec::pop).unwrap_or_else(|| Vec::with_capacity(BLOCK))
 }
 
-/// Gives one back. What is larger or smaller, or more than is kept, is freed.
-pub(crate) fn give(mut block: Vec<u8>) {
-    if block.capacity() == BLOCK {
-        block.clear();
-        // At a thread's end there may be no place for it any more.
-        let _ = BLOCKS.try_with(|blocks| {
-            let mut blocks = blocks.borrow_mut();
-            if blocks.len() < KEPT {
-                blocks.push(block);
-            }
-        });
+/// Room for so many bytes that are copied out of a block.
+pub(crate) fn take_for(len: usize) -> Vec<u8> {
+    if len > SMALL {
+        return Vec::with_capacity(len);
     }
+    SMALL_BLOCKS.with_borrow_mut(Vec::pop).unwrap_or_else(|| Vec::with_capacity(SMALL))
+}
+
+/// Gives one back. What is of another size, or more than is kept, is freed.
+pub(crate) fn give(mut block: Vec<u8>) {
+    let of_its_size = match block.capacity() {
+        BLOCK => &BLOCKS,
+        SMALL => &SMALL_BLOCKS,
+        _ => return,
+    };
+    block.clear();
+    // At a thread's end there may be no place for it any more.
+    let _ = of_its_size.try_with(|blocks| {
+        let mut blocks = blocks.borrow_mut();
+        if blocks.len() < KEPT {
+            blocks.push(block);
+        }
+    });
 }
