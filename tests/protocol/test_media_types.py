@@ -26,7 +26,7 @@ OTHERWISE = {
 BEYOND = {
     "otf": "font/otf", "OTF": "font/otf", "ttf": "font/ttf", "ttc": "font/collection", "Woff": "font/woff", "mjs": "text/javascript",
     "vcf": "text/vcard", "m4b": "audio/mp4", "m2t": "video/mp2t", "webmanifest": "application/manifest+json", "md": "text/markdown",
-    "csv": "text/csv", "ics": "text/calendar", "vtt": "text/vtt", "flac": "audio/flac", "epub": "application/epub+zip",
+    "csv": "text/csv", "ics": "text/calendar", "vtt": "text/vtt", "flac": "audio/flac", "epub": "application/epub+zip", "xsl": "application/xslt+xml", "xslt": "application/xslt+xml",
 }  # fmt: skip
 
 

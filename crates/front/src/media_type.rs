@@ -62,6 +62,8 @@ fn corrected(extension: &[u8]) -> Option<&'static str> {
         b"ts" | b"m2t" => "video/mp2t",
         // RFC 4337.
         b"m4a" | b"m4b" => "audio/mp4",
+        // XSL Transformations 2.0, section 2.8, and nginx of Debian 13 (1.26).
+        b"xsl" | b"xslt" => "application/xslt+xml",
         // Not registered, but called so by nginx and by browsers.
         b"mid" | b"midi" => "audio/midi",
         // Not registered, but called so by nginx. The list has a player's plugin here.
@@ -93,7 +95,7 @@ mod tests {
     /// One that the list has by now can go.
     #[test]
     fn what_is_corrected_is_wrong_in_the_list() {
-        let wrong = ["otf", "mjs", "vcf", "m3u8", "ts", "m2t", "m4a", "m4b", "mid", "midi", "rpm", "dll"];
+        let wrong = ["otf", "mjs", "vcf", "m3u8", "ts", "m2t", "m4a", "m4b", "xsl", "xslt", "mid", "midi", "rpm", "dll"];
         for extension in wrong {
             let right = corrected(extension.as_bytes());
             assert!(right.is_some() && right != listed(extension), "{extension}");
