@@ -183,6 +183,8 @@ __attribute__((noreturn)) static void go_back(bool unwound)
 void handle_script_over(bool fatal)
 {
 	EG(current_execute_data) = NULL;
+	/* Of code behind the handler. */
+	lifecycle_forget_out_of_memory();
 	if (fatal && ZEND_OBSERVER_ENABLED) {
 		LIFECYCLE_STEP(zend_observer_fcall_end_all);
 	}

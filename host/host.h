@@ -160,6 +160,8 @@ void lifecycle_clean_up(bool unwound); /* of that, where no request runs: gives 
 bool lifecycle_in_request(void);
 /* exit() ended the request; an exception that nobody caught is reported as PHP does at the end of a script. */
 void lifecycle_settle_exception(void);
+/* Late 8.2 notes that memory has run out, and unwinds. The first is for the end of a script. */
+void lifecycle_forget_out_of_memory(void);
 void lifecycle_leave_if_out_of_memory(void);
 void lifecycle_settle_outside(void);  /* what code of the boot has thrown outside of a request */
 void lifecycle_collect_outside(void); /* cycles, whose destructors are such code */

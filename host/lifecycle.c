@@ -411,8 +411,11 @@ void lifecycle_clean_up(bool unwound)
 {
 	uint64_t started = hy_now();
 	EG(flags) |= EG_FLAGS_IN_SHUTDOWN;
-	/* Settings are put back with the memory; the limit of a request is not one for releasing what it acquired. */
-	zend_set_memory_limit(SIZE_MAX >> 1);
+	/* Settings are put back with the memory. A request that has come to its limit still has room to release what it
+	 * acquired, and so much more is enough for what that runs of its own: stream filters, wrappers. */
+	if (PG(memory_limit) > 0) {
+		zend_set_memory_limit(zend_memory_usage(true) + (size_t)PG(memory_limit));
+	}
 	/* A bail-out while the request was being ended left only memory behind, which is put back whole. */
 	unclean = cleanup_request(unwound || failed != NULL);
 	left_connection = !warm_request_over();
@@ -536,11 +539,7 @@ void lifecycle_settle_exception(void)
 	}
 }
 
-/*
- * Late 8.2 releases report exhausted memory and then unwind the stack with a pseudo-exception instead of a bail-out. It
- * looks like exit() but is a fatal error, and leaves the engine in a state that only the end of the script clears.
- */
-void lifecycle_leave_if_out_of_memory(void)
+void lifecycle_forget_out_of_memory(void)
 {
 #ifdef ZEND_HAS_OOM
 	if (ZEND_HAS_OOM()) {
@@ -549,6 +548,19 @@ void lifecycle_leave_if_out_of_memory(void)
 		}
 		/* Else shutdown functions would not be called. */
 		memset(&EG(delayed_oom), 0, sizeof EG(delayed_oom));
+	}
+#endif
+}
+
+/*
+ * Late 8.2 releases report exhausted memory and then unwind the stack with a pseudo-exception instead of a bail-out. It
+ * looks like exit() but is a fatal error, and leaves the engine in a state that only the end of the script clears.
+ */
+void lifecycle_leave_if_out_of_memory(void)
+{
+#ifdef ZEND_HAS_OOM
+	if (ZEND_HAS_OOM()) {
+		lifecycle_forget_out_of_memory();
 		if (!SG(headers_sent) && !PG(display_errors) && SG(sapi_headers).http_response_code == 200) {
 			SG(sapi_headers).http_response_code = 500;
 		}

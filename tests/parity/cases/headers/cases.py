@@ -129,6 +129,11 @@ CASES = [
             for steps in (
                 "code,line",
                 "line,code",
+                "line,good",
+                "redirect,good",
+                "same,good",
+                "line,status,good",
+                "third,good",
                 "third,code",
                 "code,third",
                 "status,code",

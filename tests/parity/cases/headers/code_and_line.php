@@ -3,6 +3,9 @@
 foreach (explode(',', $_GET['do']) as $step) {
     match ($step) {
         'code' => http_response_code(418),
+        'good' => http_response_code(200),
+        'redirect' => header('HTTP/1.1 302 Custom'),
+        'same' => header('HTTP/1.1 304 Not Modified'),
         'line' => header('HTTP/1.1 410 Custom'),
         'third' => header('X-A: b', true, 402),
         'status' => header('Status: 451 Why'),
