@@ -537,8 +537,9 @@ void warm_settle(void);       /* before the point: which ones */
 bool warm_request_over(void); /* tells their servers to forget; false: one is in the middle of something */
 void warm_after_rewind(void); /* waits for that; does not return when it did not go well */
 bool warm_may_start(void);    /* false: a start failed a while ago, and this worker goes without; until another tries */
-/* This worker, or (half done) those after it of its number, go without for a while. Returns whether that is news. */
-bool warm_start_failed(bool half_done);
+/* This worker goes without for a while. `skip`: those after it of its number do not begin until then. Returns whether
+ * that is news. */
+bool warm_start_failed(bool skip);
 void warm_started(void);     /* it did not fail */
 bool warm_has_started(void); /* once, in a worker of this number */
 bool warm_lost(void);        /* why no request was taken: a server has closed one, or that while is over */

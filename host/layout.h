@@ -128,8 +128,8 @@ struct hy_worker {
 	uint32_t quit;
 	uint32_t state;
 	uint32_t retired;
-	uint64_t requests; /* served since this worker's fork */
-	uint64_t memory;   /* bytes resident after the last request, 0 when it is not measured */
+	uint64_t requests;   /* served since this worker's fork */
+	uint64_t fits_below; /* its own: up to so many resident bytes it is known to be within max_memory */
 	/* Of rewinding workers, sums since this worker's fork; times in ns. */
 	uint64_t rewinds;
 	uint64_t clean_ns;   /* what the request acquired is released, in PHP's own order */

@@ -204,7 +204,8 @@ int output_send_headers(sapi_headers_struct *headers)
 	if (head.status == 0) {
 		head.status = 200;
 	}
-	/* http_response_code(200) leaves the line of an earlier status where it was. php-fpm looks at it with others only. */
+	/* http_response_code(200) leaves the line of an earlier status where it was. php-fpm looks at it with others only.
+	 */
 	bool has_line = headers->http_status_line != NULL && strncasecmp(headers->http_status_line, "HTTP/", 5) == 0;
 	if (has_line && head.status != 200) {
 		const char *status = reason_in(headers->http_status_line);

@@ -69,7 +69,7 @@ bool warm_may_start(void)
 	return false;
 }
 
-bool warm_start_failed(bool half_done)
+bool warm_start_failed(bool skip)
 {
 	struct hy_worker *record = hy_ring_record();
 	uint32_t before = record->failed_starts;
@@ -78,7 +78,7 @@ bool warm_start_failed(bool half_done)
 	uint64_t wait = RETRY_NS << before;
 	wait = wait > RETRY_MAX_NS ? RETRY_MAX_NS : wait;
 	retry_at = hy_now() + wait + hy_ring_worker() % IN_TURN * APART_NS;
-	record->start_again_at = half_done ? retry_at : 1;
+	record->start_again_at = skip ? retry_at : 1;
 	return before == 0;
 }
 

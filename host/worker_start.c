@@ -8,7 +8,8 @@
  * done, so the worker ends, and the one after it serves without this step. That one is replaced after ten seconds,
  * since the server may be back, the next one after twenty, and so on. So it is with a server that says nothing: a
  * client that has waited for ten seconds finds the end of its connection. A step that returns an exception has left
- * nothing half done: what else it did is kept, and another worker tries later as well.
+ * nothing half done: what else it did is kept, and another worker tries later as well. Workers that come meanwhile take
+ * the step at once, for the rest of it, unless it took long: they serve without it.
  *
  * A thread, or a SQLite connection in the middle of something, fails the boot, and so does a fatal error, unless the
  * step has gone well before in a worker of this number.
@@ -25,9 +26,12 @@
 /* How long the step waits for what somebody else is to say. A client may wait for a day (mysqlnd.net_read_timeout), and
  * pages that need no database would wait as long. */
 #define PATIENCE_MS 10000
+/* A step that fails after so long has waited for somebody. Workers that come after it are not to wait as well. */
+#define LONG_NS 1000000000ull
 
 static zval callable;
 static bool runs;
+static uint64_t began;
 /* It did not do what it should have done. */
 static bool is_half_done;
 
@@ -56,7 +60,7 @@ PHP_FUNCTION(hayate_on_worker_start)
 static void failed(const char *what, const char *said, bool half_done)
 {
 	is_half_done = half_done;
-	if (warm_start_failed(half_done)) {
+	if (warm_start_failed(half_done || hy_now() - began >= LONG_NS)) {
 		log_format(
 		    "What hayate_on_worker_start() was given %s%s. Workers serve without %s for ten seconds; then one tries "
 		    "again. Each that fails as well doubles that time, up to ten minutes, and says nothing.",
@@ -120,6 +124,7 @@ void worker_start_run(void)
 	}
 	boot_encodings_before_step();
 	runs = true;
+	began = hy_now();
 	rewind_patience_ms = PATIENCE_MS;
 	const char *wrong = call() ? "a fatal error ended what hayate_on_worker_start() was given" : NULL;
 	if (is_stray()) {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import concurrent.futures
 import os
 import pathlib
+import re
 import shutil
 import signal
 import socket
@@ -98,6 +99,46 @@ def test_max_memory(hayate_command, tmp_path) -> None:
                 get(server, "/leak.php")
             assert get(server, "/pid.php").text == before
             assert server.status()["apps"][0]["restarts"] == {}
+
+
+#: Holds 80 MB from its boot on, each worker by itself where PRIVATE is set.
+LARGE = """<?php
+$pair = getenv('PRIVATE') ? stream_socket_pair(STREAM_PF_UNIX, STREAM_SOCK_STREAM, 0) : null;
+ini_set('memory_limit', -1);
+$large = [];
+for ($n = 0; $n < 80; $n++) {
+    $large[] = str_repeat('x', (1 << 20) - 4096);
+}
+while (hayate_handle_request(function () { echo getmypid(); })) {
+}
+"""
+MB = 1 << 20
+
+
+@pytest.mark.parametrize("rewind", ["on", "fork", "off"])
+def test_what_workers_share_of_a_boot_counts_for_none_of_them(hayate_command, tmp_path, rewind: str) -> None:
+    (tmp_path / "worker.php").write_text(LARGE)
+    args = ["--max-memory", "60M", "--rewind", rewind, "--warmup", "off"]
+    with Hayate(tmp_path, worker=tmp_path / "worker.php", workers=3, args=args) as server:
+        for _ in range(300):
+            get(server, "/")
+        (app,) = server.status()["apps"]
+        assert app["restarts"] == {} and len(app["workers"]) == 3
+        assert all(worker["memory"] < 30 * MB for worker in app["workers"]), app["workers"]
+        assert 80 * MB < app["memory"] < 150 * MB, "once, and what each has of its own"
+        scraped = re.search(r"(?m)^hayate_memory_bytes\{.*\} (\d+)$", server.metrics())
+        assert abs(int(scraped[1]) - app["memory"]) < 20 * MB
+
+
+def test_a_boot_above_max_memory_serves_and_is_told(hayate_command, tmp_path) -> None:
+    """Where nothing is shared, each request costs a worker; it was 503 for all of them, and thousands of workers."""
+    (tmp_path / "worker.php").write_text(LARGE)
+    args = ["--max-memory", "60M", "--warmup", "off", "--env", "PRIVATE=1"]
+    with Hayate(tmp_path, worker=tmp_path / "worker.php", workers=1, args=args) as server:
+        pids = {get(server, "/").text for _ in range(4)}
+        assert len(pids) == 4 and all(pid.isdigit() for pid in pids), pids
+        assert server.logged("held more than max_memory (62914560 bytes) after its first request")
+        assert 3 <= server.status()["apps"][0]["restarts"]["max_memory"] <= 4
 
 
 def test_request_timeout_answers_504_and_replaces_the_worker(start) -> None:

@@ -276,6 +276,18 @@ def test_a_step_that_returns_what_it_has_caught_keeps_the_rest(directory) -> Non
         assert modes.application(server)["restarts"] == {}
 
 
+def test_nobody_waits_again_for_what_a_step_has_waited_for_in_vain(directory) -> None:
+    """Each worker that took the place of another waited ten seconds for a database that said nothing, and all of them at one time."""
+    slow = "$GLOBALS['half'] = 1; usleep(1_200_000); return new Exception('silence');"
+    modes.write(directory, worker(slow, SERVES + " if (isset($_GET['die'])) posix_kill(getmypid(), 9);"))
+    with modes.hayate(directory, "on", "shared", workers=2, args=WARM) as server:
+        assert set(modes.many(server, 20)) == {"half"}
+        for _ in range(2):
+            requests.get(server.url + "/?die=1", timeout=60)
+        assert "whole" in modes.many(server, 20)
+        assert modes.application(server)["restarts"] == {"signal_9": 2}
+
+
 def test_a_fatal_error_of_a_step_that_has_gone_well_costs_no_page(directory) -> None:
     """As of a client that reports a lost database by E_USER_ERROR: the site was away for as long as the database."""
     step = f"if (file_exists('{directory}/away')) {{ trigger_error('no database', E_USER_ERROR); }} $GLOBALS['half'] = 1;"

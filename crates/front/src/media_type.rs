@@ -95,7 +95,10 @@ mod tests {
     /// One that the list has by now can go.
     #[test]
     fn what_is_corrected_is_wrong_in_the_list() {
-        let wrong = ["otf", "mjs", "vcf", "m3u8", "ts", "m2t", "m4a", "m4b", "xsl", "xslt", "mid", "midi", "rpm", "dll"];
+        let wrong = [
+            "otf", "mjs", "vcf", "m3u8", "ts", "m2t", "m4a", "m4b", "xsl", "xslt", "mid", "midi", "rpm",
+            "dll",
+        ];
         for extension in wrong {
             let right = corrected(extension.as_bytes());
             assert!(right.is_some() && right != listed(extension), "{extension}");

@@ -281,7 +281,7 @@ fn describe(status: &Value) -> String {
         out += &describe_rewind(app);
         let workers = app["workers"].as_array().cloned().unwrap_or_default();
         out += &format!(
-            "  {} workers ({}-{}), {} requests wait, {} private memory\n",
+            "  {} workers ({}-{}), {} requests wait, {} of memory\n",
             workers.len(),
             app["workers_min"],
             app["workers_max"],

@@ -178,7 +178,7 @@ async fn answer(server: &Server, request: Request<Incoming>, may_command: bool) 
         "/metrics" => reply(
             StatusCode::OK,
             "application/openmetrics-text; version=1.0.0; charset=utf-8",
-            server.render_metrics(),
+            server.render_metrics().await,
         ),
         "/healthz" => text(StatusCode::OK, "alive"),
         "/readyz" => match server.not_ready() {
@@ -187,7 +187,7 @@ async fn answer(server: &Server, request: Request<Incoming>, may_command: bool) 
             reasons if may_command => text(StatusCode::SERVICE_UNAVAILABLE, reasons.join("\n")),
             _ => text(StatusCode::SERVICE_UNAVAILABLE, "not ready"),
         },
-        "/status" => match serde_json::to_vec_pretty(&server.status()) {
+        "/status" => match serde_json::to_vec_pretty(&server.status().await) {
             Ok(body) => reply(StatusCode::OK, "application/json", body),
             Err(error) => text(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
         },

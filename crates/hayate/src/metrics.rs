@@ -104,7 +104,7 @@ impl Metrics {
         let memory = Family::<App, Gauge>::default();
         registry.register_with_unit(
             "hayate_memory",
-            "Private memory of PHP processes",
+            "Memory of PHP processes: what several share counts in parts (PSS)",
             Unit::Bytes,
             memory.clone(),
         );

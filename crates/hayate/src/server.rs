@@ -554,8 +554,8 @@ impl Server {
     }
 
     /// Everything, for `hayate status`.
-    pub fn status(&self) -> ServerStatus {
-        let apps = self.statuses();
+    pub async fn status(&self) -> ServerStatus {
+        let apps = weighed(self.statuses()).await;
         let running = self.running();
         let site = |app: &App| StaticSite {
             name: app.spec.name.clone(),
@@ -587,8 +587,9 @@ impl Server {
     }
 
     /// Prometheus' text format.
-    pub fn render_metrics(&self) -> String {
-        self.metrics.render(&self.statuses(), &self.front.connections_by_thread())
+    pub async fn render_metrics(&self) -> String {
+        let statuses = weighed(self.statuses()).await;
+        self.metrics.render(&statuses, &self.front.connections_by_thread())
     }
 
     /// Why not every application can serve; empty when all can.
@@ -604,4 +605,14 @@ impl Server {
         let failed = running.plan.apps.iter().filter_map(failed);
         failed.chain(running.apps.iter().filter_map(reason)).collect()
     }
+}
+
+/// With the memory of all processes, which another thread finds out.
+async fn weighed(mut apps: Vec<AppStatus>) -> Vec<AppStatus> {
+    let weigh = move || {
+        apps.iter_mut().for_each(|app| app.status.weigh());
+        apps
+    };
+    // An error is a panic there, which its hook has told.
+    tokio::task::spawn_blocking(weigh).await.unwrap_or_default()
 }

@@ -125,6 +125,18 @@ impl Supervisor {
                 self.unfit.send_if_modified(|known| known.is_none().then(|| *known = Some(unfit)).is_some());
             }
         }
+        // One that grows has served more than that; so it goes with all of them.
+        if let (Cause::MaxMemory, 0..=1, Some(limit)) = (cause, served, spec.max_memory)
+            && self.reminder.happened("max_memory", now).is_some()
+        {
+            tracing::warn!(
+                app = spec.name,
+                worker = index,
+                pid,
+                "the worker held more than max_memory ({limit} bytes) after its first request, and was replaced: where its boot alone takes so much, \
+                 each request costs a worker. Raise max_memory (--max-memory)"
+            );
+        }
         if cause.is_planned() {
             tracing::debug!(app = spec.name, worker = index, pid, served, "the worker ended: {label}");
         } else {

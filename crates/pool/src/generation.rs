@@ -25,7 +25,7 @@ use crate::{
     process::Stat,
     rewind::{Rewind, RewindStatus, RewindTotals, Unfit, tracking_name},
     spec::{Boot, Spec},
-    status::{Phase, Status, WorkerStatus, private_memory},
+    status::{Phase, Status, WorkerStatus},
     supervisor::{Order, Supervisor},
     worker::Worker,
 };
@@ -282,7 +282,7 @@ impl Generation {
         self.drain(Duration::ZERO).await;
     }
 
-    /// The present state.
+    /// The present state, but for what [`Status::weigh`] finds out.
     pub fn status(&self) -> Status {
         cgroup::look_for_kills();
         let (Shared { spec, .. }, ring) = (&*self.shared, self.shared.ring());
@@ -308,12 +308,10 @@ impl Generation {
                 state: worker.state,
                 stopped: Stat::of(worker.pid).is_some_and(|stat| stat.is_stopped()),
                 requests: record.requests,
-                memory: private_memory(worker.pid),
+                memory: 0,
                 age: now.duration_since(worker.forked).as_secs(),
             });
         }
-        let memory =
-            workers.iter().map(|worker| worker.memory).sum::<u64>() + table.zygote.map_or(0, private_memory);
         Status {
             name: spec.name.clone(),
             state: table.phase,
@@ -335,7 +333,7 @@ impl Generation {
             unavailable: table.unavailable.clone(),
             queue: ring.queued() + ring.waiting(),
             active: ring.active() + ring.waiting(),
-            memory,
+            memory: 0,
             log_dropped: log_limit::dropped(&spec.name),
         }
     }

@@ -78,7 +78,7 @@ pub struct Status {
     pub queue: usize,
     /// Requests that wait or are being served.
     pub active: usize,
-    /// Private bytes of zygote and workers together.
+    /// What zygote and workers take of the machine together, bytes: pages that several share count in parts (PSS). 0 before [`Status::weigh`].
     pub memory: u64,
     /// Lines of the application's log that were dropped since the server began: it logged too much.
     pub log_dropped: u64,
@@ -97,16 +97,97 @@ pub struct WorkerStatus {
     pub stopped: bool,
     /// Requests served since its fork.
     pub requests: u64,
-    /// Private bytes.
+    /// Bytes that it, and each process that it has forked, shares with nobody. 0 before [`Status::weigh`].
     pub memory: u64,
     /// Seconds since its fork.
     pub age: u64,
 }
 
-/// Bytes a process holds for itself: resident less shared (proc(5), statm). 0 when it is gone.
-pub(crate) fn private_memory(pid: i32) -> u64 {
-    let Ok(text) = fs::read_to_string(format!("/proc/{pid}/statm")) else { return 0 };
+impl Status {
+    /// Finds out how much memory the processes take. The kernel walks all of their pages for it, a millisecond for 100 MB of each: nothing for a
+    /// thread that serves or supervises.
+    pub fn weigh(&mut self) {
+        let mut all = self.zygote.map_or(0, |pid| Weight::of(pid).part);
+        for worker in &mut self.workers {
+            let weight = Weight::of(worker.pid);
+            // With forks a request is a child's, and half of the worker's pages are.
+            let children = children(worker.pid).into_iter().map(Weight::of);
+            let weight = children.fold(weight, Weight::and);
+            worker.memory = weight.own;
+            all = all.saturating_add(weight.part);
+        }
+        self.memory = all;
+    }
+}
+
+/// Memory of a process, in bytes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Weight {
+    /// Of pages that it shares with nobody.
+    own: u64,
+    /// The same, and of each other page its part (PSS).
+    part: u64,
+}
+
+impl Weight {
+    /// 0 when it is gone. Of a process of another user what is no page of a file counts for both, although it may be shared since a fork.
+    fn of(pid: i32) -> Weight {
+        let read = |file: &str| fs::read_to_string(format!("/proc/{pid}/{file}")).unwrap_or_default();
+        Weight::of_rollup(&read("smaps_rollup")).unwrap_or_else(|| {
+            let own = not_of_files(&read("statm")).unwrap_or(0);
+            Weight { own, part: own }
+        })
+    }
+
+    fn and(self, other: Weight) -> Weight {
+        Weight { own: self.own.saturating_add(other.own), part: self.part.saturating_add(other.part) }
+    }
+
+    /// Of /proc/PID/smaps_rollup (proc(5)).
+    fn of_rollup(text: &str) -> Option<Weight> {
+        let field = |name: &str| {
+            let rest = text.lines().find_map(|line| line.strip_prefix(name))?;
+            rest.trim().strip_suffix(" kB")?.parse::<u64>().ok()?.checked_mul(1024)
+        };
+        let own = field("Private_Clean:")?.saturating_add(field("Private_Dirty:")?);
+        Some(Weight { own, part: field("Pss:")? })
+    }
+}
+
+/// Processes that a process of one thread has forked, where the kernel lists them (CONFIG_PROC_CHILDREN).
+fn children(pid: i32) -> Vec<i32> {
+    let text = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).unwrap_or_default();
+    text.split_ascii_whitespace().map_while(|pid| pid.parse().ok()).collect()
+}
+
+/// Resident less shared pages, of /proc/PID/statm (proc(5)).
+fn not_of_files(text: &str) -> Option<u64> {
     let mut fields = text.split_ascii_whitespace().skip(1).map_while(|field| field.parse::<u64>().ok());
-    let (Some(resident), Some(shared)) = (fields.next(), fields.next()) else { return 0 };
-    resident.saturating_sub(shared) * rustix::param::page_size() as u64
+    let pages = fields.next()?.saturating_sub(fields.next()?);
+    pages.checked_mul(rustix::param::page_size() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_weight_is_read_or_is_none() {
+        let rollup = "5600-7ffc ---p 00000000 00:00 0    [rollup]\nRss:    2048 kB\nPss:     700 kB\nPss_Dirty:   9 kB\n\
+            Private_Clean:   4 kB\nPrivate_Dirty:    60 kB\n";
+        assert_eq!(Weight::of_rollup(rollup), Some(Weight { own: 64 << 10, part: 700 << 10 }));
+        for broken in [
+            "",
+            "Pss: 7 kB\nPrivate_Clean: 1 kB\n",
+            &rollup.replace("700", "x"),
+            &rollup.replace("60", "99999999999999999"),
+        ] {
+            assert_eq!(Weight::of_rollup(broken), None, "{broken}");
+        }
+        assert_eq!(not_of_files("900 500 100 1 0 1 0"), Some(400 * rustix::param::page_size() as u64));
+        assert_eq!(not_of_files("900 500"), None);
+        let own = Weight::of(i32::try_from(std::process::id()).unwrap());
+        assert!(own.own > 0 && own.part >= own.own, "{own:?}");
+        assert_eq!(Weight::of(0), Weight::default());
+    }
 }

@@ -132,7 +132,7 @@ impl WorkerWords<'_> {
     word!(state, AtomicU32, worker, state);
     word!(retired, AtomicU32, worker, retired);
     word!(requests, AtomicU64, worker, requests);
-    word!(memory, AtomicU64, worker, memory);
+    word!(fits_below, AtomicU64, worker, fits_below);
     word!(rewinds, AtomicU64, worker, rewinds);
     word!(clean_ns, AtomicU64, worker, clean_ns);
     word!(scan_ns, AtomicU64, worker, scan_ns);

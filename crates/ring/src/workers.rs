@@ -18,8 +18,6 @@ pub struct WorkerRecord {
     pub retired: u32,
     /// Requests served since its fork.
     pub requests: u64,
-    /// Resident bytes after the last request; 0 when it is not measured.
-    pub memory: u64,
     /// Rewinds since its fork.
     pub rewinds: u64,
     /// Of these, the time spent on releasing what requests acquired, in ns.
@@ -72,7 +70,7 @@ impl Ring {
         words.warm().store(0, Relaxed);
         words.hot_pages().store(0, Relaxed);
         words.tracking().store(HY_TRACKING_OFF, Relaxed);
-        words.memory().store(0, Release);
+        words.fits_below().store(0, Release);
     }
 
     /// Asks a worker to leave once its current request is over.
@@ -88,7 +86,6 @@ impl Ring {
             state: words.state().load(Relaxed),
             retired: words.retired().load(Relaxed),
             requests: words.requests().load(Relaxed),
-            memory: words.memory().load(Relaxed),
             rewinds: words.rewinds().load(Relaxed),
             clean_ns: words.clean_ns().load(Relaxed),
             scan_ns: words.scan_ns().load(Relaxed),
