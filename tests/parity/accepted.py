@@ -111,14 +111,6 @@ _KNOWN: list[Accepted] = [
     ),
     Accepted(
         "headers/status_line",
-        "reason",
-        "php-fpm does not pass on the reason phrase of a 200",
-        request="GET ?line=ok",
-        reference="OK",
-        hayate="Fine",
-    ),
-    Accepted(
-        "headers/status_line",
         "status",
         "a status line without a status is ignored; nginx answers 502 and loses the whole answer",
         request="GET ?line=word",
