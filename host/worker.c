@@ -13,19 +13,19 @@
  * scans by scanf(), which writes to pages that a request would not. */
 static int statm = -1, rollup = -1;
 
-static const char *read_again(int file, char *text, size_t size)
+static void read_again(int file, char *text, size_t size)
 {
 	ssize_t n = pread(file, text, size - 1, 0);
 	text[n > 0 ? n : 0] = '\0';
-	return text;
 }
 
 /* Resident bytes that are of no file: /proc/self/statm, in pages. */
 static uint64_t not_of_files(void)
 {
 	char text[128];
+	read_again(statm, text, sizeof text);
 	/* The second and the third number. */
-	char *at = strchr(read_again(statm, text, sizeof text), ' ');
+	char *at = strchr(text, ' ');
 	unsigned long resident = at == NULL ? 0 : strtoul(at, &at, 10);
 	unsigned long shared = at == NULL ? 0 : strtoul(at, NULL, 10);
 	return resident < shared ? 0 : (uint64_t)(resident - shared) * (uint64_t)sysconf(_SC_PAGESIZE);
