@@ -65,6 +65,8 @@ def test_to_classic_mode_when_a_connection_of_the_boot_is_used(tmp_path, peer) -
         app = until_fallen(server, "classic")
         assert app["mode"] == "classic" and "used a connection, or an event loop, that the boot" in app["fallback"]["why"]
         assert requests.get(server.url + "/x", timeout=60).text == "classic 1"
+        # What was counted before is not gone with the way that counted it.
+        assert f'hayate_rewinds_total{{app="{root.name}"}} ' in server.metrics()
 
 
 def test_a_boot_that_was_declined_does_not_run_again_while_its_replacement_boots(tmp_path) -> None:

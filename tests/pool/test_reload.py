@@ -76,3 +76,47 @@ def test_a_reload_that_hangs_gives_way_to_the_next_one(hayate_command, tmp_path)
         assert requests.get(server.url, timeout=60).text == "3"
         first.join(60)
         assert not first.is_alive()
+
+
+def counted(server: Hayate) -> dict[str, float]:
+    """The counters of workers and their rewinds, by their names in the metrics."""
+    names = ("hayate_worker_restarts_total{", "hayate_rewind", "hayate_slow_requests_total")
+    lines = [line.rsplit(" ", 1) for line in server.metrics().splitlines() if line.startswith(names) and "_total" in line]
+    return {name: float(value) for name, value in lines}
+
+
+def test_counters_do_not_fall_while_old_requests_finish(hayate_command, tmp_path) -> None:
+    """What the old processes had counted was left out until the last of their requests was done."""
+    work = "usleep((int) ($_GET['ms'] ?? 0) * 1000);"
+    (tmp_path / "worker.php").write_text(f"<?php while (hayate_handle_request(function () {{ {work} echo 'fine'; }})) {{ }}")
+    config = f"""
+        [[app]]
+        root = "{tmp_path}"
+        worker = "worker.php"
+        warmup = []
+        workers = 2
+        max_requests = 5
+        slow_request = "200ms"
+    """
+    with Hayate(config=config) as server:
+        for i in range(12):
+            assert requests.get(f"{server.url}/?ms={300 if i == 0 else 0}", timeout=60).text == "fine"
+        restarts = f'hayate_worker_restarts_total{{app="{tmp_path.name}",cause="max_requests"}}'
+        assert wait_until(lambda: counted(server)[restarts] >= 1)
+        long = threading.Thread(target=requests.get, args=(f"{server.url}/?ms=3000",), kwargs={"timeout": 60})
+        long.start()
+        assert wait_until(lambda: any(worker["state"] == "serving" for worker in server.status()["apps"][0]["workers"]))
+        before, of_status = counted(server), server.status()["apps"][0]["restarts"]
+        assert before[f'hayate_slow_requests_total{{app="{tmp_path.name}"}}'] == 1
+        assert server.reload().returncode == 0
+        assert server.status()["draining"] == 1
+        during = counted(server)
+        assert {name: (value, during.get(name)) for name, value in before.items() if during.get(name, 0) < value} == {}
+        assert server.status()["apps"][0]["restarts"]["max_requests"] >= of_status["max_requests"]
+        long.join(60)
+        assert wait_until(lambda: server.status()["draining"] == 0)
+        after = counted(server)
+        assert {name: (value, after.get(name)) for name, value in during.items() if after.get(name, 0) < value} == {}
+        # Nothing is counted twice: the long one was slow, and nobody else.
+        assert after[f'hayate_slow_requests_total{{app="{tmp_path.name}"}}'] == 2
+        assert after[restarts] <= before[restarts] + 1

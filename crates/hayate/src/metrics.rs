@@ -233,7 +233,7 @@ impl Metrics {
         self.reset_seconds.clear();
         self.fallback.clear();
         self.log_dropped.clear();
-        for AppStatus { status, fallback, .. } in apps {
+        for AppStatus { status, fallback, rewinds, .. } in apps {
             let app = || App { app: status.name.clone() };
             for state in State::ALL.into_iter().filter(|state| *state != State::Dead) {
                 let n = status.workers.iter().filter(|worker| worker.state == state).count();
@@ -250,6 +250,10 @@ impl Metrics {
             if let Some(rewind) = &status.rewind {
                 DOUBTS.iter().for_each(|doubt| count(doubt.label, 0));
                 self.render_rewind(&status.name, rewind);
+            }
+            // One that runs in classic mode by now has had rewinds before.
+            if let Some(totals) = rewinds {
+                self.render_totals(&status.name, totals);
             }
             if status.rewind.is_some() || fallback.is_some() {
                 for to in ["classes", "fork", "classic"] {
@@ -281,16 +285,19 @@ impl Metrics {
 
 impl Metrics {
     fn render_rewind(&self, app: &str, rewind: &RewindStatus) {
-        let RewindTotals { rewinds, clean_ns, scan_ns, copy_ns, cold_pages, resets, reset_ns } =
-            rewind.totals;
         if let Some(tracking) = rewind.tracking {
             self.tracking.get_or_create(&AppTracking { app: app.to_owned(), tracking }).set(1);
         }
         let labels = App { app: app.to_owned() };
-        self.rewinds.get_or_create(&labels).inc_by(rewinds);
-        self.cold_pages.get_or_create(&labels).inc_by(cold_pages);
         self.hot_pages.get_or_create(&labels).set(i64::from(rewind.hot_pages));
         self.warm.get_or_create(&labels).set(i64::try_from(rewind.warm).unwrap_or(i64::MAX));
+    }
+
+    fn render_totals(&self, app: &str, totals: &RewindTotals) {
+        let RewindTotals { rewinds, clean_ns, scan_ns, copy_ns, cold_pages, resets, reset_ns } = *totals;
+        let labels = App { app: app.to_owned() };
+        self.rewinds.get_or_create(&labels).inc_by(rewinds);
+        self.cold_pages.get_or_create(&labels).inc_by(cold_pages);
         self.resets.get_or_create(&labels).inc_by(resets);
         self.reset_seconds.get_or_create(&labels).inc_by(reset_ns as f64 / 1e9);
         for (phase, ns) in [("clean", clean_ns), ("scan", scan_ns), ("copy", copy_ns)] {

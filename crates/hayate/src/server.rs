@@ -66,7 +66,7 @@ struct Running {
     /// Replaced, but still finishing requests, and until when.
     draining: Vec<(Arc<Generation>, Instant)>,
     /// What was counted in generations that are gone, by application.
-    former: BTreeMap<String, Former>,
+    former: BTreeMap<String, Counted>,
     /// Applications that run in a slower way than configured, until the next reload.
     fallbacks: BTreeMap<String, Fallback>,
     last_reload: Option<LastReload>,
@@ -146,12 +146,26 @@ pub struct Retired {
     pub limit: Duration,
 }
 
-/// What was counted in an application's generations that are gone.
-#[derive(Default)]
-struct Former {
+/// What was counted in an application's generations.
+#[derive(Clone, Default)]
+struct Counted {
     restarts: BTreeMap<String, u64>,
     slow_requests: u64,
-    rewinds: RewindTotals,
+    /// `None`: none of them rewound.
+    rewinds: Option<RewindTotals>,
+}
+
+impl Counted {
+    /// Adds what one generation has counted.
+    fn add(&mut self, status: &Status) {
+        for (cause, n) in &status.restarts {
+            *self.restarts.entry(cause.clone()).or_default() += n;
+        }
+        self.slow_requests += status.slow_requests;
+        if let Some(rewind) = &status.rewind {
+            self.rewinds.get_or_insert_default().add_totals(&rewind.totals);
+        }
+    }
 }
 
 /// Where the process is in its life.
@@ -232,6 +246,9 @@ pub struct AppStatus {
     beside: Option<String>,
     /// Since it runs in a slower way than configured: why.
     pub fallback: Option<Fallback>,
+    /// What rewinds it has had, also if it has none any more.
+    #[serde(skip)]
+    pub rewinds: Option<RewindTotals>,
 }
 
 fn log_format(plan: &Plan) -> Format {
@@ -481,17 +498,11 @@ impl Server {
 
     /// Forgets a generation that is drained, but for its counters.
     pub fn retired(&self, generation: &Arc<Generation>) {
-        let status = generation.status();
         let mut running = self.running();
         running.draining.retain(|(other, _)| !Arc::ptr_eq(other, generation));
-        let former = running.former.entry(status.name).or_default();
-        for (cause, n) in status.restarts {
-            *former.restarts.entry(cause).or_default() += n;
-        }
-        former.slow_requests += status.slow_requests;
-        if let Some(rewind) = status.rewind {
-            former.rewinds.add_totals(&rewind.totals);
-        }
+        // While nobody asks: it is counted once, here or among those that drain.
+        let status = generation.status();
+        running.former.entry(status.name.clone()).or_default().add(&status);
     }
 
     /// Notes how a reload went.
@@ -532,21 +543,26 @@ impl Server {
 
     fn statuses(&self) -> Vec<AppStatus> {
         let running = self.running();
+        // Counters never fall: what drains has counted as well.
+        let mut before = running.former.clone();
+        for (generation, _) in &running.draining {
+            let status = generation.status();
+            before.entry(status.name.clone()).or_default().add(&status);
+        }
         let status = |(generation, app): (&Arc<Generation>, &App)| {
             let mut status = generation.status();
-            if let Some(former) = running.former.get(&status.name) {
-                for (cause, n) in &former.restarts {
-                    *status.restarts.entry(cause.clone()).or_default() += n;
-                }
-                status.slow_requests += former.slow_requests;
-                if let Some(rewind) = &mut status.rewind {
-                    rewind.totals.add_totals(&former.rewinds);
-                }
+            let mut counted = before.get(&status.name).cloned().unwrap_or_default();
+            counted.add(&status);
+            let Counted { restarts, slow_requests, rewinds } = counted;
+            (status.restarts, status.slow_requests) = (restarts, slow_requests);
+            if let (Some(rewind), Some(totals)) = (&mut status.rewind, rewinds) {
+                rewind.totals = totals;
             }
             AppStatus {
                 document_root: generation.spec().document_root.display().to_string(),
                 beside: app.beside.clone(),
                 fallback: running.fallbacks.get(&status.name).cloned(),
+                rewinds,
                 status,
             }
         };
