@@ -224,6 +224,24 @@ def test_what_serve_refuses(place: pathlib.Path, top: str, app: str, word: str) 
     assert said.agree() and said.check.returncode == 2 and word in said.check.stderr, said.text
 
 
+@pytest.mark.parametrize(
+    ("flags", "word"),
+    [
+        (("--listen", "unix:{place}/missing/web.sock"), "--listen: uid 0 (who started this) cannot write {place}/missing/web.sock"),
+        (("--listen", "{place}/hayate.toml"), "unix:{place}/hayate.toml: expected a socket, or nothing, found a file that is none"),
+        (("--listen", "unix:"), "unix: is followed by a path"),
+        (("--listen", "unix:{place}/" + "s" * 108), "bytes at most"),
+        (("--control", "{place}/" + "s" * 108), "bytes at most"),
+        (("--pid-file", "{place}/" + "s" * 256), "expected a name of 255 bytes at most"),
+        (("--metrics", "unix:{place}/m.sock"), 'expected a TCP address such as "127.0.0.1:9090", found "unix:{place}/m.sock"'),
+    ],
+    ids=["no directory", "a file", "no path", "a long address", "a long control socket", "a long pid file", "metrics"],
+)
+def test_what_serve_cannot_bind(place: pathlib.Path, flags: tuple[str, ...], word: str) -> None:
+    said = Said(place, "", "", *(flag.format(place=place) for flag in flags))
+    assert said.agree() and said.check.returncode == 2 and word.format(place=place) in said.check.stderr, said.text
+
+
 def test_a_storage_of_certificates_that_holds_something_of_roots_is_not_given_away(place: pathlib.Path) -> None:
     """The fault: /etc/ssl, named by who came from certbot, belonged to the process that faces the network."""
     storage = place / "storage"

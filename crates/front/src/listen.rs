@@ -30,6 +30,9 @@ pub enum ListenAddr {
 impl FromStr for ListenAddr {
     type Err = String;
     fn from_str(text: &str) -> Result<ListenAddr, String> {
+        if text == "unix:" {
+            return Err("unix: is followed by a path, such as unix:/run/hayate/web.sock".into());
+        }
         if let Some(path) = text.strip_prefix("unix:") {
             return Ok(ListenAddr::Unix(path.into()));
         }
@@ -99,6 +102,9 @@ impl ListenAddr {
                 io::ErrorKind::AddrInUse => {
                     "another program listens there; stop it or choose another address"
                 }
+                io::ErrorKind::AlreadyExists => {
+                    "there is a file that is no socket; remove it or choose another path"
+                }
                 io::ErrorKind::PermissionDenied => {
                     "this user may not; choose a port above 1023, start as root with `user` set, or grant CAP_NET_BIND_SERVICE"
                 }
@@ -146,7 +152,10 @@ fn bind_udp(addr: &SocketAddr) -> io::Result<OwnedFd> {
 }
 
 fn bind_unix(path: &Path) -> io::Result<OwnedFd> {
-    if fs::symlink_metadata(path).is_ok_and(|m| m.file_type().is_socket()) {
+    if let Ok(there) = fs::symlink_metadata(path) {
+        if !there.file_type().is_socket() {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
         // A socket that nobody listens on any more refuses connections.
         if std::os::unix::net::UnixStream::connect(path).is_ok() {
             return Err(io::ErrorKind::AddrInUse.into());
@@ -201,5 +210,19 @@ mod tests {
         assert_eq!("/run/x.sock".parse(), Ok(ListenAddr::Unix("/run/x.sock".into())));
         assert!("nonsense".parse::<ListenAddr>().unwrap_err().contains("nonsense"));
         assert!("127.0.0.1:99999".parse::<ListenAddr>().is_err());
+        assert!("unix:".parse::<ListenAddr>().unwrap_err().contains("is followed by a path"));
+    }
+
+    #[test]
+    fn what_is_no_socket_is_not_taken_for_a_server() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("file");
+        fs::write(&path, "kept").unwrap();
+        let error = ListenAddr::Unix(path.clone()).bind().unwrap_err().to_string();
+        assert!(
+            error.ends_with("there is a file that is no socket; remove it or choose another path"),
+            "{error}"
+        );
+        assert_eq!(fs::read_to_string(&path).unwrap(), "kept");
     }
 }

@@ -12,6 +12,7 @@ use std::{
     thread,
 };
 
+use hayate_front::ListenAddr;
 use hayate_pool::Mode;
 use rustix::{
     fs::{Access, access},
@@ -71,6 +72,17 @@ pub fn obstacles(plan: &Plan, args: &ServeArgs) -> Vec<Obstacle> {
     {
         let flag = args.control.is_some().then_some("--control");
         fatal(&[Step::Key("control")], flag, format!("{} {why}", who(None)));
+    }
+    for addr in &plan.listen {
+        if let ListenAddr::Unix(path) = addr
+            && !path.starts_with("/run")
+            && !path.starts_with("/var/run")
+            && !path.exists()
+            && let Some(why) = cannot_append(path)
+        {
+            let flag = (!args.listen.is_empty()).then_some("--listen");
+            fatal(&[Step::Key("listen")], flag, format!("{} {why}", who(None)));
+        }
     }
     for (i, app) in plan.configured().enumerate() {
         if app.runs_php()

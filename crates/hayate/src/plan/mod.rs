@@ -9,6 +9,7 @@ mod exposed;
 mod front_controller;
 mod limits;
 mod mode;
+mod places;
 mod pool;
 mod published;
 mod routes;
@@ -263,13 +264,21 @@ impl Plan {
             let why = format!("listen: {} addresses; write {MOST_ADDRESSES} at most", listen.len());
             return Err(source.error(&[Step::Key("listen")], why));
         }
-        let metrics = match args.metrics.as_ref().or(file.metrics.as_ref()) {
-            None => None,
-            Some(text) => Some(text.parse().map_err(|why| match args.metrics {
-                Some(_) => flag(format!("--metrics: {why}")),
-                None => source.error(&[Step::Key("metrics")], why),
-            })?),
+        // Of a key that a flag may stand for.
+        let wrong = |key: &str, by_flag: bool, why: String| match by_flag {
+            true => flag(format!("--{}: {why}", key.replace('_', "-"))),
+            false => source.error(&[Step::Key(key)], format!("{key}: {why}")),
         };
+        let metrics = args.metrics.as_ref().or(file.metrics.as_ref()).map(|text| metrics(text)).transpose();
+        let metrics = metrics.map_err(|why| wrong("metrics", args.metrics.is_some(), why))?;
+        let control = args.control.clone().or(file.control.map(|path| from_file(&path)));
+        if let Some(why) = control.as_deref().and_then(places::socket_fault) {
+            return Err(wrong("control", args.control.is_some(), why));
+        }
+        let pid_file = args.pid_file.clone().or(file.pid_file.map(|path| from_file(&path)));
+        if let Some(why) = pid_file.as_deref().and_then(places::file_fault) {
+            return Err(wrong("pid_file", args.pid_file.is_some(), why));
+        }
         let (mut trusted_proxies, mut trust_unix) = (Vec::new(), false);
         let flags = (!args.trusted_proxies.is_empty()).then(|| OneOrMany::Many(args.trusted_proxies.clone()));
         for text in flags.or(file.trusted_proxies).into_iter().flat_map(OneOrMany::into_vec) {
@@ -300,6 +309,11 @@ impl Plan {
             AccessLogTo::File(path) => AccessLogTo::File(from_file(&path)),
             other => other,
         }));
+        if let Some(AccessLogTo::File(path)) = &access_log
+            && let Some(why) = places::file_fault(path)
+        {
+            return Err(wrong("access_log", args.access_log.is_some(), why));
+        }
         let user = args.user.clone().or(file.user);
         let group = args.group.clone().or(file.group);
         if group.is_some() && user.is_none() {
@@ -460,9 +474,9 @@ impl Plan {
             listen,
             ports,
             tls,
-            control: args.control.clone().or(file.control.map(|path| from_file(&path))),
+            control,
             metrics,
-            pid_file: args.pid_file.clone().or(file.pid_file.map(|path| from_file(&path))),
+            pid_file,
             access_log: (
                 access_log.unwrap_or_default(),
                 args.access_log_format.or(file.access_log_format).unwrap_or_default(),
@@ -615,6 +629,16 @@ impl Plan {
 
 fn are_told_of_schemes(proxies: &[IpNet], unix: bool, headers: TrustedHeaders) -> bool {
     (unix || !proxies.is_empty()) && headers.say_the_scheme()
+}
+
+/// Where metrics are served beside the control socket.
+fn metrics(text: &str) -> Result<ListenAddr, String> {
+    match text.parse()? {
+        addr @ ListenAddr::Tcp(_) => Ok(addr),
+        _ => Err(format!(
+            "expected a TCP address such as \"127.0.0.1:9090\", found \"{text}\"; without one /metrics is on the control socket, as it always is"
+        )),
+    }
 }
 
 fn front_threads(source: &Source, wanted: Option<u32>) -> Result<u32, ConfigError> {

@@ -154,6 +154,45 @@ fn defaults() {
 }
 
 #[test]
+fn sockets_and_files_have_names_that_the_kernel_takes() {
+    let dir = fixture();
+    let error = |text: &str| plan(dir.path(), text, |_| {}).unwrap_err();
+    let of = |length: usize| format!("/{}", "s".repeat(length - 1));
+    for (key, fine, long, most) in [
+        ("listen", of(107), of(108), 107),
+        ("control", of(107), of(108), 107),
+        ("pid_file", of(256), of(257), 255),
+        ("access_log", of(256), of(257), 255),
+    ] {
+        let text = |path: &str| format!("{key} = '{path}'\n[[app]]\nroot = 'site'\n");
+        plan(dir.path(), &text(&fine), |_| {}).unwrap();
+        let (got, found) = (error(&text(&long)), most + 1);
+        assert!(got.starts_with(&format!("hayate.toml:1: {key}: {long}: expected a ")), "{got}");
+        assert!(got.contains(&format!(" of {most} bytes at most")), "{got}");
+        assert!(got.ends_with(&format!("found {found}; choose a shorter one")), "{got}");
+    }
+    let got = plan(dir.path(), "", |args| args.pid_file = Some(of(257).into())).unwrap_err();
+    assert!(got.starts_with("--pid-file: /sss"), "{got}");
+    let got = plan(dir.path(), "", |args| args.listen = vec![of(108).parse().unwrap()]).unwrap_err();
+    assert!(got.starts_with("--listen: /sss"), "{got}");
+    // In either form it is no file that somebody else has made.
+    fs::write(dir.path().join("file"), "").unwrap();
+    for address in ["unix:file", "unix:./file", "./file", &dir.path().join("file").to_string_lossy()] {
+        let got = error(&format!("listen = '{address}'\n"));
+        assert!(
+            got.starts_with("hayate.toml:1: listen: unix:/") && got.contains("found a file that is none"),
+            "{got}"
+        );
+    }
+    // Paths of the file start from its directory, those of flags from the current one.
+    let text = "listen = ['./a.sock', 'unix:b.sock']\n[[app]]\nroot = 'site'\n";
+    let own = |name: &str| ListenAddr::Unix(dir.path().join(name));
+    assert_eq!(plan(dir.path(), text, |_| {}).unwrap().listen, [own("a.sock"), own("b.sock")]);
+    let by_flag = plan(dir.path(), text, |args| args.listen = vec!["./c.sock".parse().unwrap()]);
+    assert_eq!(by_flag.unwrap().listen, [ListenAddr::Unix("./c.sock".into())]);
+}
+
+#[test]
 fn only_what_php_ini_holds_several_times_may_be_an_array() {
     let dir = fixture();
     let text = "[[app]]\nroot = 'site'\n[app.ini]\nextension = ['x']\nmemory_limit = ['1M', '2M']\n";
@@ -338,6 +377,14 @@ fn c16_values_that_make_no_sense_are_refused_with_their_range() {
         assert!(got.starts_with(&format!("hayate.toml:3: {said}")), "{got}");
     }
     assert!(error("listen = []\n").starts_with("hayate.toml:1: listen: write at least one address"));
+    for metrics in ["/run/m.sock", "unix:/run/m.sock"] {
+        let got = error(&format!("\nmetrics = '{metrics}'\n"));
+        let said = format!(
+            "hayate.toml:2: metrics: expected a TCP address such as \"127.0.0.1:9090\", found \"{metrics}\"; without one /metrics is on the \
+             control socket, as it always is"
+        );
+        assert_eq!(got, said);
+    }
     let many: Vec<String> = (0..200).map(|n| format!("'127.0.0.1:{}'", 10_000 + n)).collect();
     let got = error(&format!("listen = [{}]\n", many.join(", ")));
     assert!(got.starts_with("hayate.toml:1: listen: 200 addresses; write 128 at most"), "{got}");

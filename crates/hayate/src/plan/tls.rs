@@ -7,7 +7,7 @@ use std::{
     fs,
     io::Read,
     net::{Ipv4Addr, Ipv6Addr, SocketAddr},
-    os::unix::fs::{FileTypeExt, OpenOptionsExt},
+    os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -22,7 +22,7 @@ use hayate_front::ListenAddr;
 use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 
-use super::{App, flag};
+use super::{App, flag, places};
 use crate::{
     args::ServeArgs,
     config::{self, ChallengeChoice, ConfigError, Listen, OneOrMany, Source, Step, TlsVersion, VerifyChoice},
@@ -120,6 +120,13 @@ pub(super) fn listen(
             }
             _ => by_itself(addr),
         };
+        for addr in &args.listen {
+            if let ListenAddr::Unix(path) = addr
+                && let Some(why) = places::listen_fault(path)
+            {
+                return Err(flag(format!("--listen: {why}")));
+            }
+        }
         return Ok(args.listen.iter().map(|addr| (addr.clone(), port(addr))).collect());
     }
     let Some(written) = written else {
@@ -153,23 +160,15 @@ pub(super) fn listen(
             Listen::Address(text) => (text, None, false),
             Listen::Table(table) => (table.address, table.tls, table.proxy_protocol),
         };
-        let addr = match text.strip_prefix("unix:") {
-            Some("") => {
-                return Err(wrong(
-                    "listen: unix: is followed by a path, such as unix:/run/hayate/web.sock".into(),
-                ));
-            }
-            Some(path) => {
-                let path = from_file(path.as_ref());
-                if path.symlink_metadata().is_ok_and(|there| !there.file_type().is_socket()) {
-                    return Err(wrong(format!(
-                        "listen: {text}: expected a socket, or nothing, found a file that is none; remove it or choose another path"
-                    )));
-                }
-                ListenAddr::Unix(path)
-            }
-            None => text.parse().map_err(wrong)?,
+        let addr = match text.parse().map_err(wrong)? {
+            ListenAddr::Unix(path) => ListenAddr::Unix(from_file(&path)),
+            addr => addr,
         };
+        if let ListenAddr::Unix(path) = &addr
+            && let Some(why) = places::listen_fault(path)
+        {
+            return Err(wrong(format!("listen: {why}")));
+        }
         let port = Port { tls: speaks_tls.unwrap_or(by_itself(&addr).tls), proxy_protocol };
         if port.tls && !tls {
             return Err(wrong(format!(
