@@ -165,3 +165,10 @@ def test_without_a_place_for_temporary_files_small_bodies_go_on_and_the_log_says
         refused = requests.post(server.url + "/count.php", data=b"x" * 100_000, timeout=30)
         assert refused.status_code == 500 and str(missing) not in refused.text
         assert requests.get(server.url + "/ok.php?on", timeout=30).text == "ok on"
+
+
+def test_a_place_for_temporary_files_that_is_named_as_nothing_is_none(hayate_command, tmp_path) -> None:
+    """The fault: large uploads got 500."""
+    with Hayate(site.make(tmp_path), workers=1, env={"TMPDIR": ""}) as server:
+        assert requests.post(server.url + "/count.php", data=b"x" * 100_000, timeout=30).text == "100000"
+        assert "no temporary file" not in server.log()

@@ -1,7 +1,7 @@
 //! Temporary files for bodies whose client is slower than PHP. They have no name: whatever happens, nothing of them stays behind. All
 //! work on them is done by [`crate::disk`]'s threads, and there is a limit on what they hold: in all, and for each client.
 
-use std::{collections::HashMap, io, net::IpAddr, os::unix::fs::FileExt, sync::Arc};
+use std::{collections::HashMap, io, net::IpAddr, os::unix::fs::FileExt, path::PathBuf, sync::Arc};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
@@ -54,9 +54,14 @@ impl Owner {
     }
 }
 
+/// A TMPDIR that is set to nothing counts as unset.
+fn directory(named: PathBuf) -> PathBuf {
+    if named.as_os_str().is_empty() { "/tmp".into() } else { named }
+}
+
 impl TempSpace {
     pub(crate) fn new(disk: &Disk) -> Arc<TempSpace> {
-        Arc::new(TempSpace { place: disk.place(&std::env::temp_dir()), used: Mutex::default() })
+        Arc::new(TempSpace { place: disk.place(&directory(std::env::temp_dir())), used: Mutex::default() })
     }
 
     /// Says so when no temporary file can be made: at the start, and not only with the first large upload.
@@ -191,6 +196,12 @@ impl TempFile {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_empty_tmpdir_is_none() {
+        assert_eq!(directory("".into()), PathBuf::from("/tmp"));
+        assert_eq!(directory("/var/tmp".into()), PathBuf::from("/var/tmp"));
+    }
 
     #[tokio::test]
     async fn what_files_hold_is_limited_and_given_back() {
