@@ -74,6 +74,23 @@ def test_a_reload_that_names_another_log_leaves_nothing_in_the_first(hayate_comm
     assert targets(tmp_path / "first.log") == ["/ok.php?1"] and targets(tmp_path / "second.log") == ["/ok.php?2"]
 
 
+def test_a_reload_fails_when_the_same_log_cannot_be_opened_any_more(hayate_command, tmp_path) -> None:
+    """The fault: it was told of as a success, and the log went on in a file that nobody finds."""
+    logs = tmp_path / "logs"
+    logs.mkdir()
+    with Hayate(site.make(tmp_path), access_log=str(logs / "access.log")) as hayate:
+        requests.get(f"{hayate.url}/ok.php?before", timeout=60)
+        logs.rename(tmp_path / "moved")
+        refused = hayate.reload()
+        assert refused.returncode == 1 and f"cannot open the access log {logs}/access.log" in refused.stderr, refused
+        requests.get(f"{hayate.url}/ok.php?after", timeout=60)
+        assert wait_until(lambda: targets(tmp_path / "moved/access.log") == ["/ok.php?before", "/ok.php?after"])
+        logs.mkdir()
+        assert hayate.reload().returncode == 0
+        requests.get(f"{hayate.url}/ok.php?reloaded", timeout=60)
+        assert wait_until(lambda: targets(logs / "access.log") == ["/ok.php?reloaded"])
+
+
 def test_refusals_are_there_like_answers(hayate_command, tmp_path) -> None:
     args = ["--queue-limit", "1", "--queue-timeout", "1s", "--access-log-format", "json"]
     with serve(tmp_path, "classic", workers=1, args=args) as hayate:

@@ -245,6 +245,10 @@ def test_a_log_that_cannot_be_opened_is_a_reload_that_fails(hayate_command, tmp_
         assert b"GET /a.txt" in os.read(reader, 4096)
         os.close(reader)
         assert requests.get(server.url + "/a.txt", timeout=10).text == "a"
+        # The same log as before, and it could not be opened any more.
+        reloaded = server.reload()
+        assert reloaded.returncode != 0 and "a pipe that nobody reads" in reloaded.stderr + reloaded.stdout, reloaded
+        assert requests.get(server.url + "/a.txt", timeout=10).text == "a"
 
 
 @pytest.mark.parametrize("command", ["status", "reload", "check", "version"])

@@ -258,14 +258,18 @@ fn log_format(plan: &Plan) -> Format {
     }
 }
 
-/// Opens the access log, or goes on with `current` where that is the same.
+/// Opens the access log, or goes on with `current` where that is the same, if it could be opened anew.
 pub async fn open_log(plan: &Plan, current: &AccessLog) -> io::Result<AccessLog> {
     let format = log_format(plan);
     match &plan.access_log.0 {
         AccessLogTo::Off => Ok(AccessLog::off()),
         AccessLogTo::Stdout if current.goes_to(None, format) => Ok(current.clone()),
         AccessLogTo::Stdout => AccessLog::stdout(format),
-        AccessLogTo::File(path) if current.goes_to(Some(path), format) => Ok(current.clone()),
+        AccessLogTo::File(path) if current.goes_to(Some(path), format) => {
+            // By a thread of its own: that of the log may wait for who reads it, and is told to open it once the reload is through.
+            AccessLog::file(path, format).await?;
+            Ok(current.clone())
+        }
         AccessLogTo::File(path) => AccessLog::file(path, format).await,
     }
 }
