@@ -26,6 +26,7 @@ use hayate_http::Secret;
 use hayate_panics::caught;
 use hayate_pool::{Files, Hold, Launched, Launcher, ProcessEvent, Spec, Start};
 use parking_lot::Mutex;
+use rustix::process::{Resource, getrlimit};
 use serde::de::DeserializeOwned;
 use tokio::{
     io::{Interest, unix::AsyncFd},
@@ -116,6 +117,20 @@ pub fn begin(wire: &OwnedFd) -> Result<Beginning> {
 
 fn read_plan(file: OwnedFd) -> Result<Plan> {
     read_json(file).context("the plan")
+}
+
+/// A plan and the sockets of its addresses. The kernel leaves out the descriptors for which this process has no number left.
+fn whole_plan(files: Vec<OwnedFd>) -> Result<(Plan, Vec<OwnedFd>), String> {
+    let mut files = files.into_iter();
+    let plan = files.next().map(read_plan).transpose().map_err(|error| format!("{error:#}"))?;
+    let sockets: Vec<OwnedFd> = files.collect();
+    plan.filter(|plan| plan.listen.len() == sockets.len()).map(|plan| (plan, sockets)).ok_or_else(|| {
+        let limit = getrlimit(Resource::Nofile).current.map_or("none".into(), |limit| limit.to_string());
+        format!(
+            "the front has no descriptor left for the new configuration and its sockets: the limit of open files is {limit}; raise it \
+             (LimitNOFILE), or try again when fewer clients are connected"
+        )
+    })
 }
 
 fn read_json<T: DeserializeOwned>(file: OwnedFd) -> Result<T> {
@@ -213,13 +228,15 @@ impl Master {
         self.loading.lock().insert(request, reply);
         self.say(ToMaster::Load { request }, Vec::new());
         let (number, files) = answer.await.unwrap_or_else(|_| Err("the master is gone".into()))?;
-        let mut files = files.into_iter();
-        let plan = match files.next().map(read_plan) {
-            Some(Ok(plan)) => plan,
-            Some(Err(error)) => return Err(format!("{error:#}")),
-            None => return Err("the master's answer lacks the plan".into()),
-        };
-        Ok(Loaded { master: Arc::clone(self), number, plan, sockets: files.collect(), adopted: false })
+        match whole_plan(files) {
+            Ok((plan, sockets)) => {
+                Ok(Loaded { master: Arc::clone(self), number, plan, sockets, adopted: false })
+            }
+            Err(why) => {
+                self.say(ToMaster::Abandoned { plan: number }, Vec::new());
+                Err(why)
+            }
+        }
     }
 
     /// Tells the service manager something.
@@ -442,5 +459,33 @@ impl Hold for Held {
             Ok(worker) => self.master.say(ToMaster::KillWorker { zygote: self.zygote }, vec![worker]),
             Err(error) => tracing::error!("no descriptor left to kill a worker with: {error}"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    #[test]
+    fn an_answer_of_which_descriptors_are_missing_is_no_plan() {
+        let plan = || {
+            let mut file = tempfile::tempfile().unwrap();
+            file.write_all(&serde_json::to_vec(&crate::plan::tests::any()).unwrap()).unwrap();
+            OwnedFd::from(file)
+        };
+        let socket = OwnedFd::from(File::open("/dev/null").unwrap());
+        let limit = getrlimit(Resource::Nofile).current.unwrap();
+        // Neither is one whose sockets are not all there: nobody would be accepted at them.
+        for files in [vec![], vec![plan()]] {
+            let why = whole_plan(files).unwrap_err();
+            assert!(
+                why.contains(&format!("the limit of open files is {limit}; raise it (LimitNOFILE)")),
+                "{why}"
+            );
+        }
+        let (plan, sockets) = whole_plan(vec![plan(), socket]).unwrap();
+        assert_eq!((plan.listen.len(), sockets.len()), (1, 1));
     }
 }

@@ -8,7 +8,7 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use hayate_pool::cgroup::not_started;
+use hayate_pool::{cgroup::not_started, with_remedy};
 
 use super::{
     Master, PLANS, PROGRAM, STOPPING,
@@ -185,7 +185,7 @@ impl Master {
             // Addresses that it alone has.
             self.close_unwanted();
         }
-        let (file, sockets) = gathered.map_err(|error| error.to_string())?;
+        let (file, sockets) = gathered.map_err(|error| with_remedy(&error))?;
         self.last_plan += 1;
         let number = self.last_plan;
         self.plans.insert(number, plan);
