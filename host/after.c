@@ -95,26 +95,56 @@ static bool calls_again(const zend_execute_data *caller)
 	return false;
 }
 
-/* Whether PHP code has said anything: output, a status, a header of its own. */
+static size_t buffered(void)
+{
+	size_t bytes = 0;
+	if (OG(active) != NULL) {
+		php_output_handler **handlers = zend_stack_base(&OG(handlers));
+		for (int i = 0; i < zend_stack_count(&OG(handlers)); i++) {
+			bytes += handlers[i]->buffer.used;
+		}
+	}
+	return bytes;
+}
+
+static bool has_status(void)
+{
+	return (SG(sapi_headers).http_response_code != 200 && SG(sapi_headers).http_response_code != 0) ||
+	       SG(sapi_headers).http_status_line != NULL;
+}
+
+/* Whether PHP code has said anything: output, a status, a header of its own. Of a boot; of a request's handler see
+ * below. */
 bool after_has_answered(void)
 {
-	if (SG(headers_sent) || (SG(sapi_headers).http_response_code != 200 && SG(sapi_headers).http_response_code != 0) ||
-	    SG(sapi_headers).http_status_line != NULL) {
+	if (SG(headers_sent) || has_status()) {
 		return true;
 	}
 	size_t headers = zend_llist_count(&SG(sapi_headers).headers);
 	if (headers > (PG(expose_php) ? 1u : 0u)) {
 		return true;
 	}
-	if (OG(active) != NULL) {
-		php_output_handler **handlers = zend_stack_base(&OG(handlers));
-		for (int i = 0; i < zend_stack_count(&OG(handlers)); i++) {
-			if (handlers[i]->buffer.used > 0) {
-				return true;
-			}
-		}
-	}
-	return false;
+	return buffered() > 0;
+}
+
+/* What PHP has said by itself by the time the handler begins: a session's cookie, a warning of a body that is too
+ * large. */
+static struct {
+	size_t header_bytes, body;
+	bool sent;
+} begun EACH_REQUEST;
+
+void after_begins(void)
+{
+	begun.header_bytes = request.header_bytes;
+	begun.body = request.exchange.tail + buffered();
+	begun.sent = SG(headers_sent);
+}
+
+static bool handler_has_answered(void)
+{
+	return begun.sent != SG(headers_sent) || begun.header_bytes != request.header_bytes ||
+	       begun.body != request.exchange.tail + buffered() || has_status();
 }
 
 static void close_session(void)
@@ -126,7 +156,7 @@ static void close_session(void)
 
 void after_handler(const zend_execute_data *caller, void (*step)(const char *name, void (*run)(void)))
 {
-	if (request.answered || calls_again(caller) || !after_has_answered()) {
+	if (request.answered || calls_again(caller) || !handler_has_answered()) {
 		return;
 	}
 	step("shutdown functions", shutdown_run);

@@ -566,6 +566,7 @@ void zygote_boot_again(enum hy_again how, const char *why) __attribute__((noretu
 
 /* after.c: finishes the answer when the handler has returned, if `caller` goes on with something else */
 bool after_has_answered(void);
+void after_begins(void); /* the handler does */
 void after_handler(const zend_execute_data *caller, void (*step)(const char *name, void (*run)(void)));
 
 /* worker.c */

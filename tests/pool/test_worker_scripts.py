@@ -11,7 +11,7 @@ import pytest
 import requests
 
 from lib.process import wait_until
-from lib.servers import Hayate
+from lib.servers import Hayate, NginxFpm
 
 SCRIPTS = pathlib.Path(__file__).with_name("workers")
 #: The scripts' own limit of requests, where they look for it.
@@ -299,3 +299,45 @@ def test_scripts_in_global_scope_run_in_the_loop_after_an_empty_handler(tmp_path
             for path, name in (("/edit.php?a=b", "edit.php"), ("/", "index.php")):
                 answer = requests.get(server.url + path, timeout=60)
                 assert (answer.status_code, answer.headers["X-Title"], answer.text) == (203, name, "1")
+
+
+#: What PHP says by itself before any script runs.
+STARTED = {
+    "a session": {"session.auto_start": "1", "output_buffering": "4096"},
+    "a session, unbuffered": {"session.auto_start": "1", "output_buffering": "0"},
+    "warnings": {"max_input_vars": "3", "post_max_size": "1K", "output_buffering": "4096"},
+    "warnings, unbuffered": {"max_input_vars": "3", "post_max_size": "1K", "output_buffering": "0", "expose_php": "0"},
+}
+
+
+@pytest.mark.parametrize("rewind", ["on", "fork"])
+@pytest.mark.parametrize("ini", STARTED.values(), ids=STARTED)
+def test_what_php_says_before_the_handler_is_no_answer_of_it(ini: dict[str, str], rewind: str, tmp_path) -> None:
+    """The script behind an empty handler runs as under php-fpm; behind one that answers its own answer stays."""
+    tmp_path.chmod(0o755)
+    shown = {"display_errors": "1", "display_startup_errors": "1", "html_errors": "0", "session.save_path": "/tmp"}
+    (tmp_path / "page.php").write_text("<?php echo session_status(), ' the page of ', count($_POST);")
+    (tmp_path / "worker.php").write_text(
+        "<?php while (hayate_handle_request(static function (): void {"
+        "match ($_GET['handler'] ?? '') { 'prints' => print 'of the handler', 'header' => header('Cache-Control: no-store'),"
+        "'status' => http_response_code(203), default => 0 }; })) { include __DIR__ . '/page.php'; }"
+    )
+    flags = ["--rewind", rewind, "--warmup", "off", "--front-controller", ""]
+    form_type = {"Content-Type": "application/x-www-form-urlencoded"}
+    forms = ["", "a=1", "a=1&b=2&c=3&d=4&e=5", "a=" + "x" * 2000]
+    with (
+        NginxFpm(tmp_path, ini={**shown, **ini}) as reference,
+        Hayate(tmp_path, worker=tmp_path / "worker.php", workers=1, ini={**shown, **ini}, args=flags) as server,
+    ):
+        for form in forms:
+            expected, answer = (
+                requests.post(f"{one.url}/page.php", data=form, headers=form_type, timeout=60) for one in (reference, server)
+            )
+            assert "the page of" in expected.text
+            assert (answer.status_code, answer.text.strip()) == (expected.status_code, expected.text.strip()), form[:9]
+            said = expected.text[: expected.text.index("the page of") - 2]
+            for handler, status, text in (("prints", 200, "of the handler"), ("header", 200, ""), ("status", 203, "")):
+                if handler != "prints" and said and (ini["output_buffering"] == "0" or "POST Content-Length" in said):
+                    continue  # the head is on its way: of a body's size PHP warns before there is a buffer
+                answer = requests.post(f"{server.url}/page.php?handler={handler}", data=form, headers=form_type, timeout=60)
+                assert (answer.status_code, answer.text) == (status, said + text), (handler, form[:9])
