@@ -195,23 +195,7 @@ static void fill_filter_tables(void)
 	}
 	filled_for = slot;
 	filled_at = slot->claim;
-	zend_is_auto_global(ZSTR_KNOWN(ZEND_STR_AUTOGLOBAL_SERVER));
-	const zval *server = &PG(http_globals)[TRACK_VARS_SERVER];
-	zend_string *name;
-	zval *value;
-	if (Z_TYPE_P(server) != IS_ARRAY) {
-		return;
-	}
-	ZEND_HASH_FOREACH_STR_KEY_VAL(Z_ARRVAL_P(server), name, value)
-	{
-		if (name != NULL && Z_TYPE_P(value) == IS_STRING) {
-			char *copy = estrndup(Z_STRVAL_P(value), Z_STRLEN_P(value));
-			size_t len;
-			sapi_module.input_filter(PARSE_SERVER, ZSTR_VAL(name), &copy, Z_STRLEN_P(value), &len);
-			efree(copy);
-		}
-	}
-	ZEND_HASH_FOREACH_END();
+	request_fill_filter_table();
 }
 
 static ZEND_FUNCTION(lazy_filter_input)

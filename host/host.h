@@ -114,9 +114,11 @@ extern struct request request;
 
 /* request.c */
 void request_startup(void);             /* once, before PHP starts */
+void request_after_startup(void);       /* once, when PHP has started */
 void request_begin(void);               /* reads the head of request.exchange into request and SG(request_info) */
 void request_end(void);                 /* forgets it; the slot must have been released */
 void request_register_server(zval *to); /* $_SERVER */
+void request_fill_filter_table(void);   /* of filter_input(INPUT_SERVER), once in a request */
 char *request_getenv(const char *name, size_t len);
 typedef void (*request_header_fn)(const char *name, size_t name_len, const char *value, size_t value_len, void *to);
 void request_each_header(request_header_fn fn, void *to);

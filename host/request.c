@@ -155,19 +155,37 @@ void request_end(void)
 	SG(request_info).content_length = 0;
 }
 
-/* "accept-language" → "HTTP_ACCEPT_LANGUAGE"; returns its length, 0 when it does not fit */
-static size_t cgi_name(const struct record *record, char *to, size_t size)
+static char cgi_letter(char c)
 {
-	if (record->name_len + 6 > size) {
-		return 0;
-	}
+	return c == '-' ? '_' : (char)toupper((unsigned char)c);
+}
+
+static size_t cgi_length(const struct record *record)
+{
+	return record->name_len + 5;
+}
+
+/* "accept-language" → "HTTP_ACCEPT_LANGUAGE" */
+static void cgi_name(const struct record *record, char *to)
+{
 	memcpy(to, "HTTP_", 5);
 	for (uint32_t i = 0; i < record->name_len; i++) {
-		char c = record->name[i];
-		to[5 + i] = c == '-' ? '_' : (char)toupper((unsigned char)c);
+		to[5 + i] = cgi_letter(record->name[i]);
 	}
-	to[5 + record->name_len] = '\0';
-	return record->name_len + 5;
+	to[cgi_length(record)] = '\0';
+}
+
+static bool has_cgi_name(const struct record *record, const char *name, size_t len)
+{
+	if (cgi_length(record) != len || memcmp(name, "HTTP_", 5) != 0) {
+		return false;
+	}
+	for (uint32_t i = 0; i < record->name_len; i++) {
+		if (name[5 + i] != cgi_letter(record->name[i])) {
+			return false;
+		}
+	}
+	return true;
 }
 
 /* nginx's $remote_user: the name given by basic authentication, checked or not; "" without one. */
@@ -194,14 +212,34 @@ static bool environment_has_headers(void)
 	return false;
 }
 
-/* The process' environment, and the request's variables as php-fpm gets them from nginx. */
-static void import_environment(zval *server)
+static void add_header(HashTable *to, const struct record *record, HashTable *taken)
 {
-	HashTable *to = Z_ARRVAL_P(server);
-	import_process_environment(server);
-	if (request.exchange.slot == NULL) {
-		return;
+	char usual[512], *name = usual;
+	size_t len = cgi_length(record);
+	if (len >= sizeof usual) {
+		name = emalloc(len + 1);
 	}
+	cgi_name(record, name);
+	const zval *before = zend_hash_str_find(to, name, len);
+	bool first = taken != NULL && zend_hash_str_add_empty_element(taken, name, len) != NULL;
+	if (before == NULL || first) {
+		add(to, name, len, record->value, record->value_len);
+	} else {
+		/* RFC 9110, 5.3: repeated fields are one list; cookies are joined with "; " (RFC 6265, 5.4). So below. */
+		zend_string *joined = is(record, "cookie", 6) ? strpprintf(0, "%s; %s", Z_STRVAL_P(before), record->value)
+		                                              : strpprintf(0, "%s, %s", Z_STRVAL_P(before), record->value);
+		zval v;
+		ZVAL_STR(&v, joined);
+		zend_hash_str_update(to, name, len, &v);
+	}
+	if (name != usual) {
+		efree(name);
+	}
+}
+
+/* The request's variables as php-fpm gets them from nginx. */
+static void add_variables(HashTable *to)
+{
 	struct cursor cursor = records();
 	struct record record;
 	/* Headers that have taken the place of what the environment has by that name. */
@@ -210,25 +248,7 @@ static void import_environment(zval *server)
 	zend_hash_init(&taken, 8, NULL, NULL, false);
 	while (next_record(&cursor, &record)) {
 		if (record.field == HY_FIELD_HEADER) {
-			char name[512];
-			size_t len = cgi_name(&record, name, sizeof name);
-			if (len == 0) {
-				continue;
-			}
-			const zval *before = zend_hash_str_find(to, name, len);
-			bool first = has_any && zend_hash_str_add_empty_element(&taken, name, len) != NULL;
-			if (before == NULL || first) {
-				add(to, name, len, record.value, record.value_len);
-			} else {
-				/* RFC 9110, 5.3: repeated fields are one list; cookies are joined with "; " (RFC 6265, 5.4). So below.
-				 */
-				zend_string *joined = is(&record, "cookie", 6)
-				                          ? strpprintf(0, "%s; %s", Z_STRVAL_P(before), record.value)
-				                          : strpprintf(0, "%s, %s", Z_STRVAL_P(before), record.value);
-				zval v;
-				ZVAL_STR(&v, joined);
-				zend_hash_str_update(to, name, len, &v);
-			}
+			add_header(to, &record, has_any ? &taken : NULL);
 		} else if (record.field == HY_FIELD_VARIABLE) {
 			add(to, record.name, record.name_len, record.value, record.value_len);
 		}
@@ -254,10 +274,100 @@ static void import_environment(zval *server)
 	}
 }
 
+/* SCRIPT_NAME and PATH_INFO together, as php-fpm with cgi.fix_pathinfo. */
+static void add_self(HashTable *to)
+{
+	zend_string *self =
+	    strpprintf(0, "%s%s", request.field[HY_FIELD_SCRIPT_NAME].at, request.field[HY_FIELD_PATH_INFO].at);
+	zval v;
+	ZVAL_STR(&v, self);
+	zend_hash_str_update(to, "PHP_SELF", 8, &v);
+}
+
+/*
+ * php.ini's filter.default: whether the filter extension changes what comes from the client. Then php-fpm has it add
+ * each variable, to $_SERVER as it makes it and as it came to a table that filter_input() reads. Without one that would
+ * double the price of $_SERVER; the table is filled when somebody asks for it (request_fill_filter_table()).
+ */
+static const zend_ini_entry *default_filter;
+
+void request_after_startup(void)
+{
+	default_filter = zend_hash_str_find_ptr(EG(ini_directives), ZEND_STRL("filter.default"));
+}
+
+static bool is_filtered(void)
+{
+	return default_filter != NULL && default_filter->value != NULL &&
+	       !zend_string_equals_literal(default_filter->value, "unsafe_raw");
+}
+
+/* By the filter extension, which adds them to `table`, one of its own, and to PHP's array of the same kind. */
+static void filter_variables(int table, void (*add_to)(HashTable *))
+{
+	HashTable raw;
+	zend_string *name;
+	zval *value;
+	zend_hash_init(&raw, 64, NULL, ZVAL_PTR_DTOR, false);
+	add_to(&raw);
+	ZEND_HASH_FOREACH_STR_KEY_VAL(&raw, name, value)
+	{
+		char *text = Z_STRVAL_P(value);
+		size_t len;
+		sapi_module.input_filter(table, ZSTR_VAL(name), &text, Z_STRLEN_P(value), &len);
+	}
+	ZEND_HASH_FOREACH_END();
+	zend_hash_destroy(&raw);
+}
+
+static bool is_global(const HashTable *array, int which)
+{
+	const zval *global = &PG(http_globals)[which];
+	return Z_TYPE_P(global) == IS_ARRAY && Z_ARRVAL_P(global) == array;
+}
+
+/* getenv() lists them as they came. */
+static void import_variables(HashTable *to, void (*add_to)(HashTable *))
+{
+	bool to_server = is_global(to, TRACK_VARS_SERVER);
+	if (is_filtered() && (to_server || is_global(to, TRACK_VARS_ENV))) {
+		filter_variables(to_server ? PARSE_SERVER : PARSE_ENV, add_to);
+	} else {
+		add_to(to);
+	}
+}
+
+/* As php-fpm: of $_SERVER and $_ENV the second is a copy of the first. */
+static bool copy_other(zval *array)
+{
+	bool to_server = is_global(Z_ARRVAL_P(array), TRACK_VARS_SERVER);
+	if (!to_server && !is_global(Z_ARRVAL_P(array), TRACK_VARS_ENV)) {
+		return false;
+	}
+	const zval *other = &PG(http_globals)[to_server ? TRACK_VARS_ENV : TRACK_VARS_SERVER];
+	if (Z_TYPE_P(other) != IS_ARRAY || zend_hash_num_elements(Z_ARRVAL_P(other)) == 0) {
+		return false;
+	}
+	zend_array_destroy(Z_ARR_P(array));
+	ZVAL_ARR(array, zend_array_dup(Z_ARRVAL_P(other)));
+	return true;
+}
+
+/* The process' environment, which nobody filters, and the request's variables. */
+static void import_environment(zval *server)
+{
+	if (request.exchange.slot == NULL) {
+		import_process_environment(server);
+	} else if (!copy_other(server)) {
+		import_process_environment(server);
+		import_variables(Z_ARRVAL_P(server), add_variables);
+	}
+}
+
 void request_register_server(zval *server)
 {
-	HashTable *to = Z_ARRVAL_P(server);
 	import_environment(server);
+	HashTable *to = Z_ARRVAL_P(server);
 	if (request.exchange.slot == NULL) {
 		/* A worker script boots: it is nobody's request, but its own name is known. */
 		if (SG(request_info).path_translated != NULL) {
@@ -269,12 +379,23 @@ void request_register_server(zval *server)
 		}
 		return;
 	}
-	/* SCRIPT_NAME and PATH_INFO together, as php-fpm with cgi.fix_pathinfo. */
-	zend_string *self =
-	    strpprintf(0, "%s%s", request.field[HY_FIELD_SCRIPT_NAME].at, request.field[HY_FIELD_PATH_INFO].at);
-	zval v;
-	ZVAL_STR(&v, self);
-	zend_hash_str_update(to, "PHP_SELF", 8, &v);
+	import_variables(to, add_self);
+}
+
+void request_fill_filter_table(void)
+{
+	const char *order = PG(variables_order);
+	zend_is_auto_global(ZSTR_KNOWN(ZEND_STR_AUTOGLOBAL_SERVER));
+	if (is_filtered() || order == NULL || strpbrk(order, "Ss") == NULL) {
+		return;
+	}
+	/* $_SERVER has them, and whatever a script has made of it since. */
+	zval *server = &PG(http_globals)[TRACK_VARS_SERVER], kept;
+	ZVAL_COPY_VALUE(&kept, server);
+	ZVAL_UNDEF(server);
+	filter_variables(PARSE_SERVER, add_variables);
+	filter_variables(PARSE_SERVER, add_self);
+	ZVAL_COPY_VALUE(server, &kept);
 }
 
 static char *join(const char *before, const char *between, const char *after)
@@ -293,10 +414,9 @@ char *request_getenv(const char *name, size_t len)
 	if (len > 5 && memcmp(name, "HTTP_", 5) == 0) {
 		struct cursor cursor = records();
 		struct record record;
-		char cgi[512], *value = NULL;
+		char *value = NULL;
 		while (next_record(&cursor, &record)) {
-			if (record.field == HY_FIELD_HEADER && cgi_name(&record, cgi, sizeof cgi) == len &&
-			    memcmp(cgi, name, len) == 0) {
+			if (record.field == HY_FIELD_HEADER && has_cgi_name(&record, name, len)) {
 				/* What is joined is freed with all that the request had. */
 				const char *between = is(&record, "cookie", 6) ? "; " : ", ";
 				value = value == NULL ? (char *)record.value : join(value, between, record.value);

@@ -114,6 +114,7 @@ static int host_startup(sapi_module_struct *module)
 	int result = php_module_startup(module, &hayate_module);
 	opcache_after_startup();
 	randomness_after_startup();
+	request_after_startup();
 	return result;
 }
 

@@ -73,5 +73,10 @@ PROFILES = {
             "display_errors": "1",
         },
     ),
+    "filtered": Profile("what comes from the client is filtered", {"filter.default": "special_chars"}),
+    "filtered_at_once": Profile(
+        "it is filtered before the script runs, though it may not ask for it",
+        {"filter.default": "full_special_chars", "filter.default_flags": "0", "auto_globals_jit": "0", "variables_order": "EGPCS"},
+    ),
     "front": Profile("every path that is no file goes to /index.php", root="front", front=True),
 }

@@ -14,6 +14,13 @@ def basic(credentials: str | bytes) -> tuple[str, bytes]:
     return ("Authorization", b"Basic " + base64.b64encode(data))
 
 
+FILTERED = [
+    get("?a='i'&b=%3C", headers=[("X-T", "<b> 'x' \"&"), basic("<user>:<password>")], cookie="c=<d>"),
+    get("/%3Cinfo%3E?a='i'", headers=[("X-T", "")]),
+    post("?env='1'", form="p=<q>"),
+    get(),
+]
+
 CASES = [
     Case(
         "all",
@@ -113,6 +120,10 @@ CASES = [
         get("", headers=[("X-Bytes", b"caf\xc3\xa9 \xe9 \x80")], label="bytes above 127"),
         get("", headers=[("X-Quote", "a\"b'c<d>&;,=\\")], label="punctuation"),
         get("", headers=[("X-Long", "l" * 6000)], label="6000 bytes"),
+        *[
+            get("", headers=[(f"X-{'n' * (length - 2)}", "value")], label=f"a name of {length} bytes")
+            for length in (505, 506, 507, 3002)
+        ],
         get("", headers=[("X.Dot", "1"), ("X!Bang", "2"), ("X~Tilde", "3"), ("X$Dollar", "4")], label="odd names"),
         get("", headers=[(f"X-Many-{number}", str(number)) for number in range(60)], label="60 headers"),
         get("", headers=[("Content-Type", "text/odd")], label="Content-Type of a GET"),
@@ -235,6 +246,21 @@ CASES = [
         post("?n=7", form="p=q"),
         doc="filter_input() sees what arrived, not what the script made of it",
     ),
+    *[
+        Case(
+            "filtered",
+            *FILTERED,
+            profile=profile,
+            name=name,
+            doc="filter.default changes $_SERVER, and filter_input() knows what arrived",
+        )
+        for profile, name in (
+            ("default", "not_filtered"),
+            ("filtered", "filtered"),
+            ("filtered_at_once", "filtered_at_once"),
+            ("everything", "filtered_not_at_once"),
+        )
+    ],
     Case("getenv", get("?a=1", headers=[("X-Test", "yes")]), doc="getenv() finds the request's variables"),
     Case("getenv_keys", get("?a=1"), doc="the names getenv() lists"),
     Case(
