@@ -127,6 +127,12 @@ bool after_has_answered(void)
 	return buffered() > 0;
 }
 
+/* Of the answer's body, so far; early hints are none of it. */
+static size_t body(void)
+{
+	return request.exchange.tail - request.exchange.informed + buffered();
+}
+
 /* What PHP has said by itself by the time the handler begins: a session's cookie, a warning of a body that is too
  * large. */
 static struct {
@@ -137,14 +143,14 @@ static struct {
 void after_begins(void)
 {
 	begun.header_bytes = request.header_bytes;
-	begun.body = request.exchange.tail + buffered();
+	begun.body = body();
 	begun.sent = SG(headers_sent);
 }
 
 static bool handler_has_answered(void)
 {
-	return begun.sent != SG(headers_sent) || begun.header_bytes != request.header_bytes ||
-	       begun.body != request.exchange.tail + buffered() || has_status();
+	return begun.sent != SG(headers_sent) || begun.header_bytes != request.header_bytes || begun.body != body() ||
+	       has_status();
 }
 
 static void close_session(void)

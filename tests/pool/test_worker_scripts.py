@@ -320,7 +320,8 @@ def test_what_php_says_before_the_handler_is_no_answer_of_it(ini: dict[str, str]
     (tmp_path / "worker.php").write_text(
         "<?php while (hayate_handle_request(static function (): void {"
         "match ($_GET['handler'] ?? '') { 'prints' => print 'of the handler', 'header' => header('Cache-Control: no-store'),"
-        "'status' => http_response_code(203), default => 0 }; })) { include __DIR__ . '/page.php'; }"
+        "'status' => http_response_code(203),"
+        "'hints' => hayate_early_hints('</a.css>; rel=preload'), default => 0 }; })) { include __DIR__ . '/page.php'; }"
     )
     flags = ["--rewind", rewind, "--warmup", "off", "--front-controller", ""]
     form_type = {"Content-Type": "application/x-www-form-urlencoded"}
@@ -334,6 +335,8 @@ def test_what_php_says_before_the_handler_is_no_answer_of_it(ini: dict[str, str]
                 requests.post(f"{one.url}/page.php", data=form, headers=form_type, timeout=60) for one in (reference, server)
             )
             assert "the page of" in expected.text
+            assert (answer.status_code, answer.text.strip()) == (expected.status_code, expected.text.strip()), form[:9]
+            answer = requests.post(f"{server.url}/page.php?handler=hints", data=form, headers=form_type, timeout=60)
             assert (answer.status_code, answer.text.strip()) == (expected.status_code, expected.text.strip()), form[:9]
             said = expected.text[: expected.text.index("the page of") - 2]
             for handler, status, text in (("prints", 200, "of the handler"), ("header", 200, ""), ("status", 203, "")):
