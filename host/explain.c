@@ -130,7 +130,6 @@ void explain_boot_over(void)
 
 void explain_handler_begins(void)
 {
-	after_begins();
 	if (notes != NULL) {
 		notes->handler_began = hy_now();
 		notes->told = false;

@@ -391,6 +391,7 @@ PHP_FUNCTION(hayate_handle_request)
 	ZVAL_COPY_VALUE(&error_handler, &EG(user_error_handler));
 	ZVAL_UNDEF(&EG(user_error_handler));
 	lifecycle_begin();
+	after_begins();
 	explain_handler_begins();
 	ZVAL_COPY_VALUE(&EG(user_error_handler), &error_handler);
 	in_handler = true;
