@@ -413,7 +413,7 @@ void lifecycle_clean_up(bool unwound)
 	EG(flags) |= EG_FLAGS_IN_SHUTDOWN;
 	/* Settings are put back with the memory. A request that has come to its limit still has room to release what it
 	 * acquired, and so much more is enough for what that runs of its own: stream filters, wrappers. */
-	if (PG(memory_limit) > 0) {
+	if (PG(memory_limit) >= 0) {
 		zend_set_memory_limit(zend_memory_usage(true) + (size_t)PG(memory_limit));
 	}
 	/* A bail-out while the request was being ended left only memory behind, which is put back whole. */

@@ -73,17 +73,6 @@ pub fn obstacles(plan: &Plan, args: &ServeArgs) -> Vec<Obstacle> {
         let flag = args.control.is_some().then_some("--control");
         fatal(&[Step::Key("control")], flag, format!("{} {why}", who(None)));
     }
-    for addr in &plan.listen {
-        if let ListenAddr::Unix(path) = addr
-            && !path.starts_with("/run")
-            && !path.starts_with("/var/run")
-            && !path.exists()
-            && let Some(why) = cannot_append(path)
-        {
-            let flag = (!args.listen.is_empty()).then_some("--listen");
-            fatal(&[Step::Key("listen")], flag, format!("{} {why}", who(None)));
-        }
-    }
     for (i, app) in plan.configured().enumerate() {
         if app.runs_php()
             && let Some(Some((key, why))) = as_user(app.identity.as_ref(), || cannot_start(app))
@@ -98,6 +87,18 @@ pub fn obstacles(plan: &Plan, args: &ServeArgs) -> Vec<Obstacle> {
                 flag,
                 format!("PHP of '{}', which runs as {}, {why}", app.spec.name, who(app.identity.as_ref())),
             );
+        }
+    }
+    for addr in &plan.listen {
+        if let ListenAddr::Unix(path) = addr
+            && !path.starts_with("/run")
+            && !path.starts_with("/var/run")
+            && !path.exists()
+            && let Some(why) = cannot_append(path)
+        {
+            let unless =
+                "the server starts only if a service manager hands the socket in, or makes that directory";
+            found.push(Obstacle::Warning(format!("listen: {} {why}; {unless}", who(None))));
         }
     }
     if let AccessLogTo::File(path) = &plan.access_log.0

@@ -16,7 +16,7 @@ use hayate_http::Secret;
 use hayate_pool::{Generation, RewindTotals, Status, Unfit, Way};
 use parking_lot::{Mutex, MutexGuard};
 use serde::Serialize;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Semaphore, mpsc, oneshot};
 
 use crate::{
     config::{AccessLogFormat, AccessLogTo},
@@ -235,7 +235,7 @@ pub struct FailedApp {
 }
 
 /// One application of it.
-#[derive(Serialize)]
+#[derive(Clone, Serialize)]
 pub struct AppStatus {
     /// What its generation says.
     #[serde(flatten)]
@@ -627,12 +627,26 @@ impl Server {
     }
 }
 
+/// One at a time: the kernel may hold up whoever looks at a process.
+static WEIGHS: Semaphore = Semaphore::const_new(1);
+/// So long at most, for the one before as well; then nothing is said of memory.
+const WEIGHING: Duration = Duration::from_secs(3);
+
 /// With the memory of all processes, which another thread finds out.
-async fn weighed(mut apps: Vec<AppStatus>) -> Vec<AppStatus> {
-    let weigh = move || {
-        apps.iter_mut().for_each(|app| app.status.weigh());
-        apps
+async fn weighed(apps: Vec<AppStatus>) -> Vec<AppStatus> {
+    let mut weighed = apps.clone();
+    let weigh = async {
+        let permit = WEIGHS.acquire().await;
+        let weigh = move || {
+            weighed.iter_mut().for_each(|app| app.status.weigh());
+            drop(permit);
+            weighed
+        };
+        // An error is a panic there, which its hook has told.
+        tokio::task::spawn_blocking(weigh).await
     };
-    // An error is a panic there, which its hook has told.
-    tokio::task::spawn_blocking(weigh).await.unwrap_or_default()
+    match tokio::time::timeout(WEIGHING, weigh).await {
+        Ok(Ok(weighed)) => weighed,
+        _ => apps,
+    }
 }
