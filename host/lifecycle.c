@@ -456,6 +456,8 @@ void lifecycle_end(bool unwound)
 	}
 	step(php_output_deactivate);
 	if (!handle_rewinds()) {
+		/* It has freed the list of buffers, and code behind the handler may begin one. */
+		zend_stack_init(&OG(handlers), sizeof(php_output_handler *));
 		step(php_free_shutdown_functions);
 	}
 	if (SG(request_info).request_body != NULL) {

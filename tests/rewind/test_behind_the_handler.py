@@ -97,3 +97,16 @@ def test_what_runs_when_streams_are_closed_has_a_limit_of_memory(servers, tmp_pa
     for _ in range(2):
         assert noted(hayate, "greedy.php", tmp_path, "begun") == right
     assert requests.get(f"{hayate.url}/plain.php", timeout=30).text == "plain"
+
+
+@pytest.mark.parametrize("rewind", ["on", "fork", "off"])
+def test_code_behind_a_handler_may_begin_a_buffer(tmp_path, rewind: str) -> None:
+    """With state kept the worker crashed after each such request."""
+    (tmp_path / "worker.php").write_text(
+        "<?php while (hayate_handle_request(function () { echo getmypid(); })) { ob_start(); echo 'x'; ob_start(); echo ob_get_clean(); ob_end_clean(); }"
+    )
+    args = ["--rewind", rewind, "--warmup", "off"]
+    with Hayate(tmp_path, worker=tmp_path / "worker.php", workers=1, args=args) as server:
+        pids = [requests.get(server.url, timeout=30).text for _ in range(4)]
+        assert all(pid.isdigit() for pid in pids) and (rewind == "fork" or len(set(pids)) == 1), pids
+        assert server.status()["apps"][0]["restarts"] == {}
