@@ -5,9 +5,9 @@ use std::cell::RefCell;
 
 /// Bytes of a block: a whole head nearly always, or a good piece of a body.
 pub(crate) const BLOCK: usize = 16 << 10;
-/// Bytes of a small one: the head of most requests by itself.
-const SMALL: usize = 2 << 10;
-/// Blocks of each size that a thread keeps: a megabyte and an eighth.
+/// Bytes of a small one: the head of most requests by itself. Not more, since each request that waits for a worker has one.
+const SMALL: usize = 1 << 10;
+/// Blocks of each size that a thread keeps: a megabyte and a sixteenth.
 const KEPT: usize = 64;
 
 thread_local! {
