@@ -19,13 +19,16 @@ from lib.process import free_port, open_files, temporary_directory, wait_until
 from lib.servers import Hayate
 from lib.tls import TlsHayate, connect, context, get, self_signed
 
-# Opens sockets as a service manager does, and becomes the server. Its arguments: kinds of sockets, "--", the command.
+# Opens sockets as a service manager does, and becomes the server. Its arguments: kinds of sockets, or a directory to be in; "--", the command.
 PARENT = """
 import os, socket, sys
 at = sys.argv.index("--")
 sockets = []
 for word in sys.argv[1:at]:
     kind, where = word.split("=", 1)
+    if kind == "in":
+        os.chdir(where)
+        continue
     if kind == "tcp":
         s = socket.create_server(("127.0.0.1", int(where)))
     elif kind == "unix":
@@ -75,16 +78,17 @@ def bound(tcp: Collection[int], udp: Collection[int]) -> set[str]:
     return found
 
 
-def test_sockets_are_used_by_the_listeners_of_their_address(tmp_path) -> None:
+@pytest.mark.parametrize("named", ["{path}", "./web.sock", "web.sock"])
+def test_sockets_are_used_by_the_listeners_of_their_address(tmp_path, named: str) -> None:
     root = site.make(tmp_path)
     (root / "fds.php").write_text("<?php foreach (glob('/proc/self/fd/*') as $fd) { echo @readlink($fd), \"\\n\"; } echo getenv('LISTEN_FDS');")
     directory = temporary_directory("activation")
     path, other = directory / "web.sock", free_port()
 
     class Server(Activated):
-        sockets = ["tcp={port}", f"unix={path}", f"tcp={other}"]
+        sockets = [f"in={directory}", "tcp={port}", f"unix={path}", f"tcp={other}"]
 
-    with Server(root, workers=1, args=["--listen", f"unix:{path}"]) as server:
+    with Server(root, workers=1, args=["--listen", "unix:" + named.format(path=path)]) as server:
         inodes = open_sockets(server.pid)
         assert requests.get(server.url + "/plain.txt", timeout=60).status_code == 200
         with socket.socket(socket.AF_UNIX) as visitor:

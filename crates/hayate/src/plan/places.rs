@@ -2,8 +2,10 @@
 
 use std::{
     os::unix::{ffi::OsStrExt, fs::FileTypeExt},
-    path::Path,
+    path::{Path, PathBuf},
 };
+
+use hayate_front::ListenAddr;
 
 /// Bytes of a socket's path (`sun_path` of unix(7), without the NUL at its end).
 const LONGEST_OF_SOCKETS: usize = 107;
@@ -26,17 +28,25 @@ pub(super) fn socket_fault(path: &Path) -> Option<String> {
     })
 }
 
-/// The same where clients connect: what is there and no socket is nobody's to remove.
-pub(super) fn listen_fault(path: &Path) -> Option<String> {
-    let is_taken = || path.symlink_metadata().is_ok_and(|there| !there.file_type().is_socket());
-    socket_fault(path).or_else(|| {
-        is_taken().then(|| {
-            format!(
-                "unix:{}: expected a socket, or nothing, found a file that is none; remove it or choose another path",
-                path.display()
-            )
-        })
-    })
+/// Where clients connect: a path as `of` has it and, unless that is too long for a socket, absolute, as a service manager names those that it hands
+/// in. An error: none can be made there, and what to do.
+pub(super) fn listen(addr: ListenAddr, of: impl Fn(&Path) -> PathBuf) -> Result<ListenAddr, String> {
+    let ListenAddr::Unix(path) = addr else { return Ok(addr) };
+    let path = of(&path);
+    let absolute =
+        std::path::absolute(&path).ok().filter(|path| path.as_os_str().len() <= LONGEST_OF_SOCKETS);
+    let path = absolute.unwrap_or(path);
+    if let Some(why) = socket_fault(&path) {
+        return Err(why);
+    }
+    // What is there and no socket is nobody's to remove.
+    if path.symlink_metadata().is_ok_and(|there| !there.file_type().is_socket()) {
+        return Err(format!(
+            "unix:{}: expected a socket, or nothing, found a file that is none; remove it or choose another path",
+            path.display()
+        ));
+    }
+    Ok(ListenAddr::Unix(path))
 }
 
 /// Why no file can have that name, and what to do.

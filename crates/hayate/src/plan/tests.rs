@@ -189,7 +189,7 @@ fn sockets_and_files_have_names_that_the_kernel_takes() {
     let own = |name: &str| ListenAddr::Unix(dir.path().join(name));
     assert_eq!(plan(dir.path(), text, |_| {}).unwrap().listen, [own("a.sock"), own("b.sock")]);
     let by_flag = plan(dir.path(), text, |args| args.listen = vec!["./c.sock".parse().unwrap()]);
-    assert_eq!(by_flag.unwrap().listen, [ListenAddr::Unix("./c.sock".into())]);
+    assert_eq!(by_flag.unwrap().listen, [ListenAddr::Unix(std::path::absolute("c.sock").unwrap())]);
 }
 
 #[test]

@@ -120,14 +120,11 @@ pub(super) fn listen(
             }
             _ => by_itself(addr),
         };
-        for addr in &args.listen {
-            if let ListenAddr::Unix(path) = addr
-                && let Some(why) = places::listen_fault(path)
-            {
-                return Err(flag(format!("--listen: {why}")));
-            }
-        }
-        return Ok(args.listen.iter().map(|addr| (addr.clone(), port(addr))).collect());
+        let placed = args.listen.iter().map(|addr| {
+            let addr = places::listen(addr.clone(), Path::to_path_buf);
+            addr.map(|addr| (addr.clone(), port(&addr))).map_err(|why| flag(format!("--listen: {why}")))
+        });
+        return placed.collect();
     }
     let Some(written) = written else {
         let ports: &[u16] = match (tls, args.dev) {
@@ -160,15 +157,8 @@ pub(super) fn listen(
             Listen::Address(text) => (text, None, false),
             Listen::Table(table) => (table.address, table.tls, table.proxy_protocol),
         };
-        let addr = match text.parse().map_err(wrong)? {
-            ListenAddr::Unix(path) => ListenAddr::Unix(from_file(&path)),
-            addr => addr,
-        };
-        if let ListenAddr::Unix(path) = &addr
-            && let Some(why) = places::listen_fault(path)
-        {
-            return Err(wrong(format!("listen: {why}")));
-        }
+        let addr = places::listen(text.parse().map_err(wrong)?, from_file);
+        let addr = addr.map_err(|why| wrong(format!("listen: {why}")))?;
         let port = Port { tls: speaks_tls.unwrap_or(by_itself(&addr).tls), proxy_protocol };
         if port.tls && !tls {
             return Err(wrong(format!(
