@@ -103,7 +103,7 @@ def test_counters_do_not_fall_while_old_requests_finish(hayate_command, tmp_path
             assert requests.get(f"{server.url}/?ms={300 if i == 0 else 0}", timeout=60).text == "fine"
         restarts = f'hayate_worker_restarts_total{{app="{tmp_path.name}",cause="max_requests"}}'
         assert wait_until(lambda: counted(server)[restarts] >= 1)
-        long = threading.Thread(target=requests.get, args=(f"{server.url}/?ms=3000",), kwargs={"timeout": 60})
+        long = threading.Thread(target=requests.get, args=(f"{server.url}/?ms=6000",), kwargs={"timeout": 60})
         long.start()
         assert wait_until(lambda: any(worker["state"] == "serving" for worker in server.status()["apps"][0]["workers"]))
         before, of_status = counted(server), server.status()["apps"][0]["restarts"]
