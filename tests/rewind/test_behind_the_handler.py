@@ -76,27 +76,24 @@ def noted(server: Server, script: str, directory: pathlib.Path, note: str) -> tu
     return answer.status_code, answer.text, file.read_text() if file.exists() else "nothing"
 
 
-def test_functions_for_the_end_run_where_memory_ran_out(servers, tmp_path) -> None:
-    tmp_path.chmod(0o777)
-    tmp_path.parent.chmod(0o755)
+def ends_alike(servers: tuple[NginxFpm, Hayate], script: str, directory: pathlib.Path, right: tuple[int, str, str]) -> None:
+    directory.chmod(0o777)
+    directory.parent.chmod(0o755)
     reference, hayate = servers
-    right = noted(reference, "full.php", tmp_path, "handled")
-    assert right == (500, "sorry", "handled")
+    assert noted(reference, script, directory, right[2]) == right
     for _ in range(2):
-        assert noted(hayate, "full.php", tmp_path, "handled") == right
+        assert noted(hayate, script, directory, right[2]) == right
+
+
+def test_functions_for_the_end_run_where_memory_ran_out(servers, tmp_path) -> None:
+    ends_alike(servers, "full.php", tmp_path, (500, "sorry", "handled"))
     sessions = [requests.get(f"{server.url}/session.php", params={"n": server.name}, timeout=30).text for server in servers]
     assert sessions == ['{"handled":true}'] * 2
 
 
 def test_what_runs_when_streams_are_closed_has_a_limit_of_memory(servers, tmp_path) -> None:
-    tmp_path.chmod(0o777)
-    tmp_path.parent.chmod(0o755)
-    reference, hayate = servers
-    right = noted(reference, "greedy.php", tmp_path, "begun")
-    assert right == (200, "answered", "begun")
-    for _ in range(2):
-        assert noted(hayate, "greedy.php", tmp_path, "begun") == right
-    assert requests.get(f"{hayate.url}/plain.php", timeout=30).text == "plain"
+    ends_alike(servers, "greedy.php", tmp_path, (200, "answered", "begun"))
+    assert requests.get(f"{servers[1].url}/plain.php", timeout=30).text == "plain"
 
 
 @pytest.mark.parametrize("rewind", ["on", "fork", "off"])
