@@ -359,10 +359,13 @@ mod tests {
         let program = dir.path().join(fs::read_to_string("/proc/self/comm").unwrap().trim());
         std::os::unix::fs::symlink("/bin/sh", &program).unwrap();
         let mut server = std::process::Command::new(&program)
-            .args(["-c", "read x", "serve"])
+            .args(["-c", "echo; read x", "serve"])
             .stdin(std::process::Stdio::piped())
+            .stdout(std::process::Stdio::piped())
             .spawn()
             .unwrap();
+        // `spawn` returns while the kernel still loads the program: it has its name and its words when it says something.
+        server.stdout.take().unwrap().read_exact(&mut [0]).unwrap();
         fs::write(&path, format!("{}\n", server.id())).unwrap();
         let error = PidFile::write(&path).err().unwrap().to_string();
         assert!(error.contains(&format!("another hayate, which runs (process {})", server.id())), "{error}");
