@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import pathlib
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import unquote
@@ -12,7 +15,7 @@ from lib.process import wait_until
 from .browser import Browser, Page
 from .conftest import MORE, REFERENCE, Served, serving
 from .pictures import png
-from .sites import laravel
+from .sites import Site, laravel
 
 NOTES = "//ul[@id='notes']/li/span[@class='text']"
 PASSWORDS = {"ada": "analytical", "grace": "compiler"}
@@ -373,3 +376,37 @@ def test_two_users_interleaved(url: str) -> None:
                 break
             page = page.follow("//a[@rel='next']")
         assert kept == [f"{number} of {name}" for number in range(12)]
+
+
+def uncompiled(directory: pathlib.Path) -> Site:
+    site = laravel(directory)
+    site.run("artisan", "view:clear")
+    assert not list((site.var / "framework/views").glob("*.php"))
+    return site
+
+
+@pytest.mark.parametrize("mode", [REFERENCE, "classic", "worker", "rewind", "fork"])
+def test_views_are_compiled_when_a_visitor_asks_for_them(mode: str) -> None:
+    """None is there beforehand, and they change in production, as where customers edit them."""
+    with serving(mode, uncompiled) as served:
+        browser, view = Browser(served.url), served.site.root / "resources/views/account.blade.php"
+        as_it_was = view.read_text()
+        log_in(browser, "ada")
+        assert browser.get("/account").one("//h1") == "Account of ada"
+
+        def becomes(text: str, heading: str, status: int = 200) -> None:
+            view.write_text(text)
+            # Blade compares whole seconds; OPcache looks at a file each other second.
+            os.utime(view, (time.time() + 1, time.time() + 1))
+
+            def seen() -> bool:
+                page = browser.get("/account")
+                return (page.status, heading in page.text) == (status, True)
+
+            assert wait_until(seen, 30), (heading, browser.get("/account").text, served.server.log_tail())
+
+        becomes(as_it_was.replace("Account of", "Storms of"), "Storms of ada")
+        becomes("@php(throw new LogicException('thrown by a view'))", "Server Error", 500)
+        becomes("@if (true) never closed", "Server Error", 500)
+        becomes(as_it_was, "Account of ada")
+        assert browser.get("/").one("//span[@id='visits']") == "1", "the session goes on"

@@ -87,6 +87,80 @@ if VERSION >= (8, 4):
             assert server.status()["apps"][0]["restarts"] == {}
 
 
+# What a request leaves for its end: a kind each, made in the request, by the boot, or by the boot and met in the request.
+LEFT = """
+class Told { public static array $said = []; }
+class Hooked {
+    private array $log = [];
+    public string $name { get { $this->log[] = 'get'; return $this->name . count($this->log); } set { $this->log[] = 'set'; $this->name = $value; } }
+    public string $whole { get => Told::$said[] = 'virtual of ' . $this->name; }
+    public ?Hooked $other = null;
+    public function __construct(public int $n) { $this->name = 'made'; }
+    public function __destruct() { if (T::$armed) { $this->name = 'destroyed'; echo "[{$this->n} {$this->name} {$this->whole}]"; } }
+}
+class T { public static bool $armed = false; public static mixed $kept; }
+$class = new ReflectionClass('Hooked');
+$kinds = [
+    'hook' => fn () => new Hooked(1),
+    'ring' => function () { $a = new Hooked(2); $a->other = new Hooked(3); $a->other->other = $a; return $a; },
+    'ghost' => fn () => $class->newLazyGhost(fn (Hooked $it) => $it->__construct(4)),
+    'proxy' => fn () => $class->newLazyProxy(fn () => new Hooked(5)),
+    'met' => function () use ($class) { $it = $class->newLazyProxy(fn () => new Hooked(6)); $it->name = 'met'; return $it; },
+    // At the end of the request: its destructor is that of an object of which half is there.
+    'throws' => fn () => $class->newLazyGhost(function (Hooked $it) { $it->n = 7; throw new RuntimeException('never made'); }),
+    'ends' => fn () => $class->newLazyProxy(function () { echo 'ends '; exit; }),
+    'holder' => fn () => new class($class) { public function __construct(private $class) {} public function __destruct() {
+        if (!T::$armed) { return; }
+        $it = $this->class->newLazyGhost(function (Hooked $it) { echo '(made at the end)'; $it->__construct(8); }); echo $it->name; T::$kept = $it; } },
+    'resets' => function () use ($class) { $it = new Hooked(9); $class->resetAsLazyGhost($it, fn (Hooked $it) => $it->__construct(10)); return $it; },
+    'static' => function () use ($class) { return T::$kept = $class->newLazyGhost(fn (Hooked $it) => $it->__construct(11)); },
+    'reference' => function () { $it = new Hooked(12); foreach ($it as $name => $value) { echo $name, ' '; } $it->other = clone $it; return $it; },
+];
+// What it says here is no part of an answer.
+ob_start();
+$boot = array_map(fn ($make) => $make(), array_diff_key($kinds, ['ends' => 0]));
+ob_end_clean();
+T::$kept = null;
+while (hayate_handle_request(function () use ($kinds, $boot) {
+    T::$armed = true;
+    $it = isset($_GET['boot']) ? $boot[$_GET['kind']] : $kinds[$_GET['kind']]();
+    register_shutdown_function(function () use ($it) { echo ' over '; });
+    if (isset($_GET['use'])) { try { echo $it->name, ' ', $it->n, ' '; $it->name = 'changed'; } catch (Throwable $e) { echo $e->getMessage(), ' '; } }
+    echo implode(',', Told::$said), ' ', count($boot);
+    match ($_GET['end'] ?? '') { 'exit' => exit, 'throw' => throw new LogicException('thrown'), default => null };
+})) {}
+"""
+KINDS = re.findall(r"^    '([a-z]+)' =>", LEFT, re.M)
+
+
+if VERSION >= (8, 4):
+
+    @modes.each_mode
+    def test_lazy_and_hooked_objects_at_the_end_of_a_request(rewind: str, boot: str, place: pathlib.Path) -> None:
+        """Destructors with hooks, objects that were never made, that cannot be, or are only now: what is freed runs code, and is put back."""
+        modes.write(place, LEFT)
+
+        def ask(server: Server, target: str) -> str:
+            # The trace of an error ends in the script that includes this one under php-fpm.
+            return re.sub(r"^#\d+ .*\n", "", requests.get(server.url + target, timeout=60).text, flags=re.MULTILINE)
+
+        targets = [
+            f"/?kind={kind}{made}{use}{end}"
+            for kind in KINDS
+            for made in ("", "&boot=1")[: 1 if kind == "ends" else 2]
+            for use in ("", "&use=1")
+            for end in ("", "&end=exit", "&end=throw")
+        ]
+        with modes.php_fpm(place) as reference:
+            expected = {target: ask(reference, target) for target in targets}
+        assert "[1 destroyed3 virtual of destroyed" in expected["/?kind=hook"], expected
+        with modes.hayate(place, rewind, boot, workers=1, args=("--rewind-verify", "1")) as server:
+            got = {target: ask(server, target) for target in (*targets, *targets)}
+            differ = {target: (expected[target], got[target]) for target in targets if expected[target] != got[target]}
+            assert not differ, differ
+            assert server.status()["apps"][0]["restarts"] == {}
+
+
 LENT = """
 while (hayate_handle_request(function () {
     echo json_encode([PHP_SAPI, php_sapi_name(), opcache_get_status(false)['opcache_enabled'], extension_loaded('Zend OPcache')]);

@@ -22,7 +22,7 @@ import pytest
 from apps import sites
 from apps.browser import Browser
 from lib.process import temporary_directory
-from lib.servers import PHP, Hayate
+from lib.servers import PHP, Hayate, Redis
 
 HERE = pathlib.Path(__file__).parent / "visitors"
 REQUESTS = int(os.environ.get("HAYATE_VISITOR_REQUESTS", "700"))
@@ -48,9 +48,11 @@ def password_hash() -> str:
     return subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
 
 
-def symfony(directory: pathlib.Path) -> sites.Site:
-    """The Symfony application with the leaky service, its route, and fifty people."""
+def symfony(directory: pathlib.Path, handler: str = "") -> sites.Site:
+    """The Symfony application with the leaky service, its route, and fifty people; their sessions are kept by PHP's own handler, or another."""
     site = sites.unbuilt_symfony(directory)
+    if handler:
+        replace(site.root / "config/packages/framework.php", "'handler_id' => null", handler)
     shutil.copy(HERE / "Leaky.php", site.root / "src")
     shutil.copy(HERE / "LeakySymfony.php", site.root / "src/Controller/LeakyController.php")
     route = "    $routes->add('leaky', '/leaky')->controller(\\App\\Controller\\LeakyController::class);\n"
@@ -149,6 +151,13 @@ def site(request: pytest.FixtureRequest) -> Iterator[tuple[str, sites.Site]]:
     shutil.rmtree(directory, ignore_errors=True)
 
 
+@pytest.fixture
+def place() -> Iterator[pathlib.Path]:
+    directory = temporary_directory("visitors")
+    yield directory
+    shutil.rmtree(directory, ignore_errors=True)
+
+
 def serve(site: sites.Site, *args: str) -> Hayate:
     env = [flag for name, value in site.env.items() for flag in ("--env", f"{name}={value}")]
     return Hayate(site.root, workers=4, ini=site.ini, user=sites.USER, args=("--mode", "worker", *env, *args))
@@ -163,6 +172,24 @@ def test_nobody_sees_somebody_else(site: tuple[str, sites.Site]) -> None:
         assert not crowd.faults, crowd.faults.most_common(8)
     assert app["restarts"] == {} and app["fallback"] is None
     assert app["rewind"]["rewinds"] >= REQUESTS
+
+
+@pytest.mark.parametrize("handler", ["redis of session.save_handler", "redis of Symfony"])
+def test_nobody_sees_somebody_else_whose_session_is_in_redis(handler: str, redis: Redis, place: pathlib.Path) -> None:
+    """Recognised, by the extension's own handler, which locks, and by one that the container makes."""
+    own = {"session.save_handler": "redis", "session.save_path": f"tcp://127.0.0.1:{redis.port}", "redis.session.locking_enabled": "1"}
+    service = f"'handler_id' => 'redis://127.0.0.1:{redis.port}'"
+    files = symfony(place, service) if "Symfony" in handler else symfony(place)
+    files.ini.update({"session.save_path": "/nonexistent"} if "Symfony" in handler else own)
+    for connections in ("request", "warm"):
+        with serve(files, "--rewind", "on", "--rewind-verify", "50", "--connections", connections) as server:
+            crowd = Crowd(server.url, "symfony")
+            crowd.visit(120)
+            (app,) = server.status()["apps"]
+            assert not crowd.faults, crowd.faults.most_common(8)
+        assert app["restarts"] == {} and app["fallback"] is None
+    there = subprocess.run(["redis-cli", "-p", str(redis.port), "DBSIZE"], check=True, capture_output=True, text=True, timeout=60).stdout
+    assert int(there) >= PEOPLE
 
 
 def test_with_state_kept_they_do(site: tuple[str, sites.Site]) -> None:

@@ -54,6 +54,7 @@ WORKER = """<?php
 do {
     $more = hayate_handle_request(function () {
         if (isset($_GET['probe'])) { passthru('python3 /test/probe.py'); return; }
+        if (isset($_GET['has'])) { echo 'has=', extension_loaded($_GET['has']), ' '; }
         if (isset($_GET['log'])) { error_log($_GET['log']); }
         if (isset($_GET['eat'])) { ini_set('memory_limit', -1); for (;;) { $eaten[] = str_repeat('x', 1 << 20); } }
         $GLOBALS['seen'] = ($GLOBALS['seen'] ?? 0) + 1;
@@ -62,6 +63,7 @@ do {
 } while ($more);
 """
 INDEX = """<?php
+if (isset($_GET['has'])) { echo 'has=', extension_loaded($_GET['has']), ' '; }
 if (isset($_GET['sleep'])) { sleep((int) $_GET['sleep']); }
 echo "two ", posix_getpwuid(posix_geteuid())['name'], " ", getmypid();
 """
@@ -312,11 +314,19 @@ def reload() -> None:
     print(f"    {load.answered} requests")
 
 
-def reload_by_a_new_extension() -> None:
-    before = get("/")[1].split()[-1]
-    run("dpkg-trigger", "--by-package=php-common", "--no-await", f"/etc/php/{PHP}/embed/conf.d")
-    run("dpkg", "--triggers-only", "--pending")
-    assert get("/")[1].split()[-1] != before, "apt would have left the old PHP running"
+def reload_by_new_packages_of_php() -> None:
+    """An extension that comes, PHP itself, which security repairs replace, and the extension that goes: by dpkg, as apt has it do."""
+    (extension,), (library,) = glob.glob(f"/test/php/php{PHP}-gmp_*.deb"), glob.glob(f"/test/php/libphp{PHP}-embed_*.deb")
+    master, served_by = main_process(), front()
+    for command, has in ((["-i", extension], "1"), (["-i", library], "1"), (["-P", f"php{PHP}-gmp"], "")):
+        before = get("/")[1].split()[-1], get("/", "two.test")[1].split()[-1]
+        with Load() as load:
+            run("dpkg", *command)
+        assert load.failed == [] and load.answered >= 12, (command, load.answered, load.failed[:3])
+        after = get("/")[1].split()[-1], get("/", "two.test")[1].split()[-1]
+        assert after[0] != before[0] and after[1] != before[1], (command, "apt would have left the old PHP running")
+        assert get("/?has=gmp")[1].split()[0] == get("/?has=gmp", "two.test")[1].split()[0] == f"has={has}", command
+        assert (main_process(), front()) == (master, served_by), "a reload is enough"
 
 
 def upgrade() -> None:
@@ -565,7 +575,7 @@ TESTS = [
     the_journal_has_what_scripts_log,
     a_worker_that_takes_all_memory,
     reload,
-    reload_by_a_new_extension,
+    reload_by_new_packages_of_php,
     upgrade,
     upgrade_by_the_command,
     zygotes_that_crash,
