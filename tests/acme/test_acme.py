@@ -11,6 +11,7 @@ import pathlib
 import pwd
 import random
 import re
+import shutil
 import ssl
 import subprocess
 import tempfile
@@ -106,6 +107,56 @@ def test_first_issue_restart_and_renewal_when_the_authority_suggests_it(hayate_c
         with hayate(place, pebble, at) as server:
             wait_for(lambda: served(at["tls"], "a.example", pebble) not in (None, first), why=server.log)
             assert server.logged("the authority suggests to renew the certificate now")
+
+
+def test_an_account_that_the_authority_has_forgotten_is_replaced(hayate_command, place) -> None:
+    at = ports()
+    with Pebble(at["port"], at["tls"]) as pebble, hayate(place, pebble, at) as server:
+        has(at["tls"], "a.example", pebble, server)
+        (storage,) = (place / "storage").iterdir()
+        before = json.loads((storage / "account.json").read_text())
+        # It keeps nothing.
+        pebble.stop()
+        pebble.start()
+        (server.dir / "hayate.toml").write_text((server.dir / "hayate.toml").read_text().replace('"a.example"', '"a.example", "b.example"'))
+        assert server.reload().returncode == 0
+        has(at["tls"], "b.example", pebble, server)
+        assert server.logged("the authority does not know the account any more") and "no certificate was issued" not in server.log()
+        assert json.loads((storage / "account.json").read_text()) != before == json.loads((storage / "account.forgotten").read_text())
+
+
+def test_what_one_authority_gave_is_served_until_another_one_gives_its_own(hayate_command, place) -> None:
+    """Also while that one is away, by a server that is started meanwhile, and where certificates are to be kept elsewhere."""
+    at = ports()
+    with Pebble(at["port"], at["tls"]) as one, Pebble(at["port"], at["tls"]) as other:
+        with hayate(place, one, at) as server:
+            first = has(at["tls"], "a.example", one, server)
+            other.stop()
+            as_it_was = (server.dir / "hayate.toml").read_text()
+            text = as_it_was.replace(one.directory, other.directory).replace(str(one.root), str(other.root))
+            (server.dir / "hayate.toml").write_text(text)
+            assert server.reload().returncode == 0
+            assert server.logged("no certificate was issued") and server.logged("the old one is served on")
+            assert served(at["tls"], "a.example", one) == first
+            (server.dir / "hayate.toml").write_text(text.replace(f"{place}/storage", f"{place}/storage/more"))
+            assert server.reload().returncode == 0
+            assert served(at["tls"], "a.example", one) == first
+        with hayate(place, other, at) as server:
+            assert served(at["tls"], "a.example", one) == first
+            other.start()
+            assert has(at["tls"], "a.example", other, server) != first
+
+
+def test_a_store_that_is_removed_is_made_again(hayate_command, place) -> None:
+    at = ports()
+    with Pebble(at["port"], at["tls"]) as pebble, hayate(place, pebble, at) as server:
+        first = has(at["tls"], "a.example", pebble, server)
+        (storage,) = (place / "storage").iterdir()
+        shutil.rmtree(storage)
+        (server.dir / "hayate.toml").write_text((server.dir / "hayate.toml").read_text().replace('"a.example"', '"a.example", "b.example"'))
+        assert server.reload().returncode == 0
+        has(at["tls"], "b.example", pebble, server)
+        assert served(at["tls"], "a.example", pebble) == first
 
 
 def test_the_flag_for_one_host(hayate_command, place) -> None:

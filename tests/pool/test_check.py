@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import pathlib
+import re
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -273,6 +275,30 @@ def test_a_storage_of_certificates_that_holds_something_of_roots_is_not_given_aw
         said = Said(place, top, app, tls=True)
         assert said.agree() and said.serve.returncode == 124, said.text + said.serve.stderr
         shutil.rmtree(storage)
+
+
+def test_certificates_that_no_authority_would_give(place: pathlib.Path) -> None:
+    config, storage = place / "hayate.toml", place / "storage"
+    (storage / "acme-v02.api.letsencrypt.org_directory/challenges").mkdir(parents=True)
+    shutil.chown(storage, USER)
+
+    def doubts(more: str, *hosts: str) -> list[str]:
+        listen = f'{{ address = "127.0.0.1:{free_port()}", tls = true }}'
+        tls = f'[tls]\nacme = "on"\nacme_storage = "{storage}"\n{more}\n'
+        config.write_text(f'listen = [{listen}]\nuser = "{USER}"\n{tls}[[app]]\nroot = "{place}/outer/site"\nhosts = {json.dumps(hosts)}\n')
+        said = strictly(config)
+        assert said.returncode == 0, said.stderr
+        return [line.strip() for line in said.stdout.splitlines() if re.search("certificate|port 80|acme_storage", line) and "warning" in line]
+
+    found = doubts("", "a.example.org", "under_score.example.org", "b", "c.local")
+    assert len(found) == 5 and "on port 80, by plain HTTP, and no address of listen speaks it" in found[0], found
+    for host, line in zip(("b", "c.local", "under_score.example.org"), sorted(found[1:4]), strict=True):
+        assert f"{host} gets no certificate: a public authority gives none" in line, found
+    assert f"acme_storage: {storage}/acme-v02.api.letsencrypt.org_directory belongs to somebody else" in found[4], found
+    shutil.chown(storage / "acme-v02.api.letsencrypt.org_directory", USER)
+    assert doubts('acme_challenge = "tls-alpn-01"', "a.example.org") == []
+    # An authority of one's own gives what it likes.
+    assert doubts('acme_challenge = "tls-alpn-01"\nacme_directory = "https://ca.internal/directory"', "b", "c.local") == []
 
 
 def strictly(config: pathlib.Path, *flags: str) -> subprocess.CompletedProcess[str]:

@@ -39,6 +39,7 @@ pub fn run(args: &CheckArgs) -> ExitCode {
             Described::Warning(warning) => warnings.tell("", warning),
         }
     }
+    plan.doubts_about_orders().into_iter().for_each(|doubt| warnings.tell("", doubt));
     if let Some(metrics) = &plan.metrics {
         say!("metrics       {metrics}");
     }

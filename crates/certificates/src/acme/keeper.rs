@@ -27,11 +27,15 @@ use tokio::{
 };
 
 use self::attending::Attending;
-use super::{Authority, OnDemand, Store, demand::Demand, store::is_token, vouching::Vouching};
+use super::{
+    Authority, OnDemand, Store, demand::Demand, order::STORAGE, store::is_token, vouching::Vouching,
+};
 use crate::{Certificate, Pair, Resolver, certificate::now, is_name, self_signed};
 
 /// How often the store is looked at for what other servers have put there.
 const LOOK: Duration = Duration::from_secs(60);
+/// Seconds after a failure from which on a reload has the order tried again at once.
+const AGAIN: i64 = 600;
 /// Before all is begun anew.
 const AFTER_A_PANIC: Duration = Duration::from_secs(1);
 /// How often the authority is asked about renewal, at most and at least, whatever it says itself.
@@ -134,6 +138,14 @@ struct Name {
     asked: Option<u64>,
     /// It is named among those that are had on demand.
     named: bool,
+    /// Its certificate is of another authority, or from another store, and served until the one that is asked now has given one.
+    foreign: bool,
+    /// Its certificate with its key, in PEM, where it could not be stored yet.
+    unkept: Option<(String, String)>,
+    /// Orders that failed in a row, as far as this process knows: the store may have no room for their number.
+    failures: u32,
+    /// An order is made at its next turn, however short ago one has failed.
+    at_once: bool,
 }
 
 impl Name {
@@ -217,6 +229,8 @@ struct Keeping {
     own: Option<Certificate>,
     store: Option<Store>,
     account: Option<Account>,
+    /// The account is in the store.
+    account_is_kept: bool,
     names: BTreeMap<String, Name>,
     demand: Demand,
     /// How often a name was asked for on demand.
@@ -237,6 +251,7 @@ impl Keeping {
             own: None,
             store: None,
             account: None,
+            account_is_kept: false,
             names: BTreeMap::new(),
             demand: Demand::default(),
             asked: 0,
@@ -269,19 +284,11 @@ impl Keeping {
             (one, other) => one.is_none() && other.is_none(),
         };
         if !same {
-            self.account = None;
-            self.names.clear();
-            self.store = wanted.authority.as_ref().and_then(|authority| {
-                let opened = Store::open(&authority.storage, &authority.directory);
-                opened
-                    .inspect_err(|error| {
-                        tracing::error!(
-                            "certificates cannot be kept in {}: {error}; make it a directory that the front's user may write to",
-                            authority.storage.display()
-                        );
-                    })
-                    .ok()
-            });
+            (self.account, self.store) = (None, None);
+            if wanted.authority.is_none() {
+                self.names.clear();
+            }
+            self.names.values_mut().for_each(Name::is_asked_of_another);
         }
         let mut outcome = self.take_pairs(&wanted.pairs);
         if wanted.self_signed.is_empty() {
@@ -301,22 +308,55 @@ impl Keeping {
         self.demand.set(
             &self.wanted.authority.as_ref().map(|authority| authority.on_demand.clone()).unwrap_or_default(),
         );
-        let (hosts, demand) = (self.wanted.hosts.clone(), &self.demand);
+        let (hosts, demand) = (&self.wanted.hosts, &self.demand);
         self.names.retain(|host, name| {
             name.named = demand.names(host);
             hosts.contains(host) || (name.asked.is_some() && demand.allows(host))
         });
-        for host in hosts {
-            self.add(host, None);
+        if let Err(why) = self.open() {
+            // No reason to refuse what else is wanted: what there is is served on, and it is tried again by itself.
+            tracing::error!("{why}; looked at again each minute");
         }
-        if let Some(store) = &self.store {
-            // An error is told by the first order that wants to use some of it, and comes to nothing.
-            self.demand.used = store.allowance().unwrap_or_default();
-        }
-        self.list();
+        self.try_again();
         self.looked = Instant::now();
         self.publish();
         outcome
+    }
+
+    /// Opens the store and takes in what it has. What is missing of it is made: it may have been removed, or not been there at the start.
+    fn open(&mut self) -> Outcome {
+        self.store = None;
+        let Some(authority) = &self.wanted.authority else { return Ok(()) };
+        let store = Store::open(&authority.storage, &authority.directory).map_err(|error| {
+            let place = authority.storage.display();
+            format!("certificates cannot be kept in {place}: {error}; {STORAGE}")
+        })?;
+        for (host, name) in self.names.iter_mut().filter(|(_, name)| name.foreign) {
+            name.look(host, &store);
+        }
+        // An error is told by the first order that wants to use some of it, and comes to nothing.
+        self.demand.used = store.allowance().unwrap_or_default();
+        self.store = Some(store);
+        for host in self.wanted.hosts.clone() {
+            self.add(host, None);
+        }
+        self.list();
+        Ok(())
+    }
+
+    /// Whoever reloads may have repaired why orders failed. Not each time: an authority counts what fails, Let's Encrypt five in an hour.
+    fn try_again(&mut self) {
+        let (now, Some(store)) = (now(), &self.store) else { return };
+        let hosts = &self.wanted.hosts;
+        for (host, name) in
+            self.names.iter_mut().filter(|(host, name)| name.failures > 0 && hosts.contains(host))
+        {
+            let noted = store.failed(host);
+            // Whose note somebody has removed is to be tried now.
+            if noted.times == 0 || !(0..AGAIN).contains(&now.saturating_sub(noted.at)) {
+                (name.due, name.at_once) = (0, true);
+            }
+        }
     }
 
     /// Takes in what was issued on demand before this process was there: nobody has to ask for it anew.
@@ -382,6 +422,13 @@ impl Keeping {
         let Some(store) = &self.store else { return };
         let mut name = Name { asked, named: self.demand.names(&host), ..Name::default() };
         name.look(&host, store);
+        if name.certificate.is_none()
+            && name.unread.is_none()
+            && let Some(certificate) = store.elsewhere(&host)
+        {
+            name.renew_at = latest(&certificate);
+            (name.certificate, name.foreign) = (Some(certificate), true);
+        }
         self.names.insert(host, name);
     }
 
@@ -425,14 +472,22 @@ impl Keeping {
             true => name.due.max(self.demand.ready_at(host, now)),
             false => name.due,
         };
-        let due = self.names.iter().map(due).min()?;
+        let look = LOOK.saturating_sub(self.looked.elapsed());
+        let Some(due) = self.names.iter().map(due).min() else {
+            return (self.wanted.authority.is_some() && self.store.is_none()).then_some(look);
+        };
         let left = u64::try_from(due.saturating_sub(now)).unwrap_or_default();
-        Some(Duration::from_secs(left).min(LOOK.saturating_sub(self.looked.elapsed())))
+        Some(Duration::from_secs(left).min(look))
     }
 
     /// Takes in what others have stored, and forgets what nobody seems to want.
     fn look(&mut self) {
         self.looked = Instant::now();
+        let wanted = self.wanted.authority.is_some();
+        if wanted && !self.store.as_ref().is_some_and(Store::is_there) && self.open().is_ok() {
+            tracing::info!("the directory for certificates, acme_storage, is there again");
+            self.publish();
+        }
         let Some(store) = &self.store else { return };
         let mut news = false;
         self.names.retain(|host, name| {
@@ -470,16 +525,34 @@ impl Keeping {
             name.due <= now && (!name.is_lent() || self.demand.ready_at(host, now) <= now)
         };
         // What is configured and what has a certificate to lose comes before what a visitor thought of; of that, what was asked for last,
-        // since what has visitors is asked for again and again.
+        // since what has visitors is asked for again and again. A name whose orders fail may take minutes each time: others come first.
         let order = |name: &Name| match name.asked {
-            Some(asked) if name.is_lent() => (Some(Reverse(asked)), 0),
-            _ => (None, name.due),
+            Some(asked) if name.is_lent() => (Some(Reverse(asked)), 0, 0),
+            _ => (None, name.failures, name.due),
         };
         self.names.iter().filter(is_due).min_by_key(|(_, name)| order(name)).map(|(host, _)| host.clone())
     }
 }
 
 impl Name {
+    /// Another authority is asked from now on, or the same one in another way: what there is is served until that one has given something.
+    fn is_asked_of_another(&mut self) {
+        *self = Name {
+            certificate: self.certificate.take(),
+            renew_at: self.renew_at,
+            asked: self.asked,
+            named: self.named,
+            foreign: true,
+            ..Name::default()
+        };
+    }
+
+    /// Whether an authority that never gave a certificate for it is to give one now. What visitors have asked for waits until it is to be
+    /// renewed: it may be thousands of names.
+    fn is_owed(&self) -> bool {
+        self.foreign && self.asked.is_none()
+    }
+
     /// Takes in what is stored, if it is new. Whether it was.
     fn look(&mut self, host: &str, store: &Store) -> bool {
         let written = store.written(host);
@@ -497,7 +570,8 @@ impl Name {
                 self.renew_at = latest(&certificate);
                 // The authority is asked about it first.
                 (self.ask_at, self.due) = (0, 0);
-                (self.certificate, self.unusable) = (Some(certificate), None);
+                (self.certificate, self.unusable, self.unkept) = (Some(certificate), None, None);
+                (self.foreign, self.failures) = (false, 0);
                 true
             }
             Ok(_) => false,

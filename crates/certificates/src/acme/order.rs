@@ -25,6 +25,10 @@ const PATIENCE: RetryPolicy = RetryPolicy::new()
 /// How often an account, or an order, is begun that the authority refuses for its nonces.
 const ATTEMPTS: u32 = 4;
 
+/// What to do where something cannot be kept.
+pub(super) const STORAGE: &str =
+    "acme_storage has to be a directory that the front's user may write to, with room on its disk";
+
 /// Why an order came to nothing, and what to do.
 #[derive(Debug)]
 pub(super) struct Trouble {
@@ -34,12 +38,14 @@ pub(super) struct Trouble {
     pub(super) pause: Option<Duration>,
     /// The authority knew nothing of the number that was to keep a message from being played twice: a new attempt gets a new one.
     stale_nonce: bool,
+    /// It knows nothing of the account.
+    pub(super) account_is_gone: bool,
 }
 
 impl Trouble {
     /// Something that goes wrong elsewhere.
     pub(super) fn new(why: impl ToString, remedy: &'static str) -> Trouble {
-        Trouble { why: why.to_string(), remedy, pause: None, stale_nonce: false }
+        Trouble { why: why.to_string(), remedy, pause: None, stale_nonce: false, account_is_gone: false }
     }
 }
 
@@ -65,6 +71,8 @@ impl From<Error> for Trouble {
             "unauthorized" | "incorrectResponse" | "tls" => {
                 ("another server answers for this name: look at its DNS records, IPv6 included", None)
             }
+            // RFC 8555, 7.3.1; and 6.2 for a key that belongs to none.
+            "accountDoesNotExist" => ("the authority has forgotten the account; a new one is made", None),
             "caa" => ("a CAA record of the domain forbids this authority", None),
             "rejectedIdentifier" => ("the authority gives no certificate for this name", None),
             "invalidContact" | "unsupportedContact" => {
@@ -80,13 +88,14 @@ impl From<Error> for Trouble {
             },
         };
         let stale_nonce = kind.is_some_and(|kind| kind == "badNonce");
-        Trouble { why: words(&error), remedy, pause, stale_nonce }
+        let account_is_gone = kind.is_some_and(|kind| kind == "accountDoesNotExist");
+        Trouble { why: words(&error), remedy, pause, stale_nonce, account_is_gone }
     }
 }
 
 impl From<io::Error> for Trouble {
     fn from(error: io::Error) -> Trouble {
-        Trouble::new(error, "acme_storage has to be a directory that the front's user may write to")
+        Trouble::new(error, STORAGE)
     }
 }
 
@@ -126,24 +135,30 @@ pub(super) async fn with_fresh_nonces<T>(
     attempt().await
 }
 
-/// The account at an authority: the stored one, else a new one. `store` is locked for it by the caller.
-pub(super) async fn account(authority: &Authority, store: &Store) -> Result<Account, Trouble> {
+/// The account at an authority: the stored one, else a new one; and whether it is stored. `store` is locked for it by the caller.
+pub(super) async fn account(authority: &Authority, store: &Store) -> Result<(Account, bool), Trouble> {
     let builder = || match &authority.root {
         Some(root) => Account::builder_with_root(store.keep_root(&root.0)?).map_err(Trouble::from),
         None => Account::builder().map_err(Trouble::from),
     };
     if let Some(credentials) = store.account::<AccountCredentials>() {
-        return Ok(builder()?.from_credentials(credentials).await?);
+        return Ok((builder()?.from_credentials(credentials).await?, true));
     }
+    // An authority makes ten for one address in three hours (Let's Encrypt), and counts those that nobody kept as well.
+    store.has_room()?;
     let contact = authority.contact.as_ref().map(|mail| format!("mailto:{mail}"));
     let contact: Vec<&str> = contact.iter().map(String::as_str).collect();
     let new = NewAccount { contact: &contact, terms_of_service_agreed: true, only_return_existing: false };
     let external = authority.external.as_ref().map(|(id, key)| ExternalAccountKey::new(id.clone(), &key.0));
     let (account, credentials) =
         builder()?.create(&new, authority.directory.clone(), external.as_ref()).await?;
-    store.keep_account(&credentials)?;
     tracing::info!(authority = authority.directory, "an account was made at the certificate authority");
-    Ok(account)
+    let kept = store.keep_account(&credentials).inspect_err(|error| {
+        tracing::error!(
+            "the account cannot be kept, and is used until this process ends: {error}; {STORAGE}"
+        );
+    });
+    Ok((account, kept.is_ok()))
 }
 
 /// Where answers to challenges are shown; taken away when this goes.

@@ -7,6 +7,7 @@
 //!                        <name>.failed         how often an order failed, and until when nobody tries again
 //!                        allowance.json        what was used of the allowances of names on demand
 //!                        <name>.lock, account.held, allowance.held
+//!                        account.forgotten             one that the authority did not know any more
 //!                        authority.root        who vouches for the authority's own server
 //!                        challenges/<token>    what the authority is to be told, by whichever server it asks
 //! ```
@@ -29,6 +30,10 @@ use crate::{Certificate, is_name};
 
 /// No file here is longer.
 pub(super) const LONGEST: u64 = 256 << 10;
+/// Bytes that have to be free before an authority is asked for what is to be kept: a chain with its key takes less.
+const ROOM: usize = 32 << 10;
+/// Directories of other authorities that are looked at.
+const MOST_OTHERS: usize = 64;
 
 /// Locks that are no host's, see [`Store::lock_own`].
 pub(super) const ACCOUNT: &str = "account.held";
@@ -50,6 +55,9 @@ pub(super) struct Failed {
     pub(super) times: u32,
     /// Seconds since the epoch: before that nobody tries again.
     pub(super) until: i64,
+    /// The same: when it failed last.
+    #[serde(default)]
+    pub(super) at: i64,
 }
 
 impl Store {
@@ -63,6 +71,29 @@ impl Store {
         let mut builder = DirBuilder::new();
         builder.recursive(true).mode(0o700).create(directory.join("challenges"))?;
         Ok(Store { directory })
+    }
+
+    /// Whether its directories are there still.
+    pub(super) fn is_there(&self) -> bool {
+        self.directory.join("challenges").is_dir()
+    }
+
+    /// Whether what an authority gives can be kept. Asked before: what cannot be kept has cost one of the few that there are in a week.
+    pub(super) fn has_room(&self) -> io::Result<()> {
+        let path = self.directory.join(format!("room.{}", std::process::id()));
+        let written = write(&path, &[0; ROOM]);
+        let _ = fs::remove_file(&path);
+        written
+    }
+
+    /// A certificate of a name that another authority, whose directory lies beside this one, has given; of several that are good the one that is
+    /// good for longest.
+    pub(super) fn elsewhere(&self, name: &str) -> Option<Certificate> {
+        let beside = fs::read_dir(self.directory.parent()?).ok()?.flatten().take(MOST_OTHERS);
+        let others = beside.map(|entry| Store { directory: entry.path() });
+        let good = |certificate: &Certificate| certificate.covers(name) && certificate.remaining() > 0;
+        let found = others.filter_map(|store| store.certificate(name).ok().flatten()).filter(good);
+        found.max_by_key(Certificate::remaining)
     }
 
     fn path(&self, name: &str, ending: &str) -> io::Result<PathBuf> {
@@ -138,6 +169,18 @@ impl Store {
 
     pub(super) fn keep_account(&self, account: &impl Serialize) -> io::Result<()> {
         write(&self.directory.join("account.json"), &serde_json::to_vec(account)?)
+    }
+
+    /// Puts an account aside that the authority does not know any more, unless another server has replaced it. Its key is kept beside.
+    pub(super) fn forget_account(&self, id: &str) -> io::Result<()> {
+        // Somebody is about to make one.
+        let Some(_lock) = self.lock_own(ACCOUNT)? else { return Ok(()) };
+        let path = self.directory.join("account.json");
+        let stored: Option<serde_json::Value> = json(&path);
+        if stored.is_some_and(|stored| stored.get("id").and_then(serde_json::Value::as_str) == Some(id)) {
+            fs::rename(&path, self.directory.join("account.forgotten"))?;
+        }
+        Ok(())
     }
 
     /// What was used of allowances. An error names the file.
@@ -262,6 +305,22 @@ mod tests {
         assert_eq!(fs::read_to_string(root).unwrap(), "a root");
         drop(lock);
         assert!(store.lock("a.example").unwrap().is_some());
+    }
+
+    #[test]
+    fn an_account_is_put_aside_unless_it_is_another_one_by_now() {
+        let storage = tempfile::tempdir().unwrap();
+        let store = Store::open(storage.path(), "https://ca.example/directory").unwrap();
+        store.keep_account(&serde_json::json!({ "id": "https://ca.example/account/1" })).unwrap();
+        store.forget_account("https://ca.example/account/2").unwrap();
+        assert!(store.account::<serde_json::Value>().is_some());
+        let lock = store.lock_own(ACCOUNT).unwrap();
+        store.forget_account("https://ca.example/account/1").unwrap();
+        assert!(store.account::<serde_json::Value>().is_some(), "somebody else is at it");
+        drop(lock);
+        store.forget_account("https://ca.example/account/1").unwrap();
+        assert!(store.account::<serde_json::Value>().is_none());
+        assert!(store.directory.join("account.forgotten").exists());
     }
 
     #[test]

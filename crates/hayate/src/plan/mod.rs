@@ -9,6 +9,7 @@ mod exposed;
 mod front_controller;
 mod limits;
 mod mode;
+mod ordered;
 mod places;
 mod pool;
 mod published;

@@ -10,7 +10,7 @@ use hayate_panics::caught;
 use instant_acme::Account;
 use tokio::time::{Instant, timeout};
 
-use super::{ASK, Keeping, Name, ends_soon, identifier, is_same, latest};
+use super::{ASK, Keeping, Name, STORAGE, ends_soon, identifier, is_same, latest};
 use crate::{
     Certificate,
     acme::{
@@ -32,6 +32,8 @@ const LOOK_SOON: Duration = Duration::from_secs(3);
 pub(super) const UNREAD: Duration = Duration::from_secs(600);
 /// Pauses after failures: the first, and the longest.
 const PAUSE: (Duration, Duration) = (Duration::from_secs(60), Duration::from_secs(6 * 3600));
+/// Seconds until a certificate is looked at again about which nobody can be asked.
+const NOT_ASKED: i64 = 6 * 3600;
 /// Seconds after which whoever said no to the renewal of a certificate is asked again.
 const ASK_AGAIN: i64 = 24 * 3600;
 
@@ -88,6 +90,9 @@ impl Attending<'_> {
         #[cfg(test)]
         assert_ne!(host, super::tests::FAULTY, "this panic is part of the test");
         let began = now();
+        if !keeping.borrow_mut().is_kept(host, store, began) {
+            return;
+        }
         let missing = keeping.borrow_mut().is_missing(host, store);
         if !missing {
             self.ask_about_renewal().await;
@@ -97,7 +102,16 @@ impl Attending<'_> {
             return;
         }
         let Some(lock) = keeping.borrow_mut().begin(host, store, began) else { return };
-        let outcome = timeout(ORDER, self.order()).await.unwrap_or_else(|_| {
+        let order = async {
+            let outcome = self.order().await;
+            if !outcome.as_ref().is_err_and(|trouble| trouble.account_is_gone) {
+                return outcome;
+            }
+            // Once: a new account, and an order by it.
+            self.forget_account()?;
+            self.order().await
+        };
+        let outcome = timeout(ORDER, order).await.unwrap_or_else(|_| {
             let why = format!("there was no answer within {} s", ORDER.as_secs());
             Err(Trouble::new(why, "the authority cannot be reached, or is busy"))
         });
@@ -110,7 +124,9 @@ impl Attending<'_> {
         let (now, host) = (now(), &self.host);
         let certificate = {
             let keeping = self.keeping.borrow();
-            let Some(name) = keeping.names.get(host).filter(|name| name.ask_at <= now) else { return };
+            // Of what it has not issued it can say nothing.
+            let asked = |name: &&Name| name.ask_at <= now && !name.foreign;
+            let Some(name) = keeping.names.get(host).filter(asked) else { return };
             name.certificate.clone()
         };
         let asked = async {
@@ -123,7 +139,7 @@ impl Attending<'_> {
         let Some(name) = keeping.names.get_mut(host) else { return };
         let Some((info, retry)) = answer else {
             // Not known there, or not now: two thirds of its life hold.
-            name.ask_at = now.saturating_add(3600 * 6);
+            name.ask_at = now.saturating_add(NOT_ASKED);
             return;
         };
         name.ask_at = now.saturating_add(retry.clamp(ASK.0, ASK.1).as_secs() as i64);
@@ -195,14 +211,29 @@ impl Attending<'_> {
                 None => tokio::time::sleep(Duration::from_millis(300)).await,
             }
         };
-        let account = with_fresh_nonces(async || order::account(&self.authority, &self.store).await).await?;
-        self.keeping.borrow_mut().account = Some(account.clone());
+        let (account, kept) =
+            with_fresh_nonces(async || order::account(&self.authority, &self.store).await).await?;
+        let mut keeping = self.keeping.borrow_mut();
+        (keeping.account, keeping.account_is_kept) = (Some(account.clone()), kept);
         Ok(account)
+    }
+
+    /// The authority does not know the account any more.
+    fn forget_account(&self) -> io::Result<()> {
+        match self.keeping.borrow_mut().account.take() {
+            Some(account) => {
+                let why = "the authority does not know the account any more; another one is made";
+                tracing::warn!(host = self.host, account = account.id(), "{why}");
+                self.store.forget_account(account.id())
+            }
+            None => Ok(()),
+        }
     }
 
     /// `false`: not now, see [`Keeping::take`].
     async fn order(&self) -> Result<bool, Trouble> {
         let Attending { keeping, host, authority, store } = self;
+        store.has_room()?;
         let account = self.account().await?;
         // Not before: what the authority never heard of costs nothing.
         if !keeping.borrow_mut().may_order(host, store)? {
@@ -211,20 +242,49 @@ impl Attending<'_> {
         let (resolver, replaces) = {
             let keeping = keeping.borrow();
             let before = keeping.names.get(host).and_then(|name| name.certificate.as_ref());
-            let replaces = before.filter(|before| before.remaining() > 0).and_then(identifier);
+            let own = keeping.names.get(host).is_some_and(|name| !name.foreign);
+            let replaces = before.filter(|before| own && before.remaining() > 0).and_then(identifier);
             (keeping.resolver.clone(), replaces)
         };
         tracing::info!(host, authority = authority.directory, "a certificate is ordered");
         let order =
             async || order::order(&account, authority, store, &resolver, host, replaces.clone()).await;
         let (chain, key) = with_fresh_nonces(order).await?;
-        store.keep_certificate(host, &chain, &key)?;
+        if let Err(error) = store.keep_certificate(host, &chain, &key) {
+            keeping.borrow_mut().hold(host, (chain, key), &error);
+        }
         Ok(true)
     }
 }
 
 /// What happens between the waits.
 impl Keeping {
+    /// Whether what was issued for a name is stored, after another attempt; if not, when the next one is due is noted.
+    fn is_kept(&mut self, host: &str, store: &Store, began: i64) -> bool {
+        let Some(name) = self.names.get_mut(host) else { return true };
+        let Some((chain, key)) = &name.unkept else { return true };
+        if store.keep_certificate(host, chain, key).is_err() {
+            name.due = began.saturating_add(PAUSE.0.as_secs() as i64);
+            return false;
+        }
+        tracing::info!(host, "the certificate that could not be stored is stored now");
+        name.unkept = None;
+        true
+    }
+
+    /// Serves what was issued and cannot be stored: another one would be one of the few that the authority gives in a week.
+    pub(super) fn hold(&mut self, host: &str, (chain, key): (String, String), error: &io::Error) {
+        let Some(name) = self.names.get_mut(host) else { return };
+        // It was read once already.
+        let Ok(certificate) = Certificate::from_pem(chain.as_bytes(), key.as_bytes()) else { return };
+        tracing::error!(
+            host,
+            "the certificate that was issued cannot be stored, and is served from memory: {error}; {STORAGE}"
+        );
+        (name.renew_at, name.ask_at, name.foreign) = (latest(&certificate), 0, false);
+        (name.certificate, name.unkept) = (Some(certificate), Some((chain, key)));
+    }
+
     /// Whether a name has no certificate, after a look at what another server may have got.
     fn is_missing(&mut self, host: &str, store: &Store) -> bool {
         if self.names.get_mut(host).is_some_and(|name| name.look(host, store)) {
@@ -236,7 +296,10 @@ impl Keeping {
     /// Whether it is time for an order; if not, when to look again is noted.
     fn is_to_be_ordered(&mut self, host: &str, missing: bool, began: i64) -> bool {
         let Some(name) = self.names.get_mut(host) else { return false };
-        if !missing && name.renew_at > began {
+        if !missing && name.renew_at > began && !name.is_owed() {
+            if name.foreign {
+                name.ask_at = began.saturating_add(NOT_ASKED);
+            }
             name.due = name.ask_at.min(name.renew_at);
             return false;
         }
@@ -252,8 +315,9 @@ impl Keeping {
     fn begin(&mut self, host: &str, store: &Store, began: i64) -> Option<Lock> {
         let name = self.names.get_mut(host)?;
         let failed = store.failed(host);
+        name.failures = name.failures.max(failed.times);
         // One that is further away than any was noted by a clock that was set back since.
-        if (1..=PAUSE.1.as_secs() as i64).contains(&failed.until.saturating_sub(began)) {
+        if !name.at_once && (1..=PAUSE.1.as_secs() as i64).contains(&failed.until.saturating_sub(began)) {
             name.due = failed.until;
             return None;
         }
@@ -273,6 +337,7 @@ impl Keeping {
                 return None;
             }
         };
+        name.at_once = false;
         // It may just have been there.
         if name.look(host, store) && name.renew_at > began {
             self.publish();
@@ -305,9 +370,13 @@ impl Keeping {
         }
     }
 
-    /// A certificate was issued, and is stored.
+    /// A certificate was issued, and is stored, or held.
     pub(super) fn issued(&mut self, host: &str, store: &Store) {
         let Some(name) = self.names.get_mut(host) else { return };
+        if name.unkept.is_some() {
+            (name.failures, name.due) = (0, now().saturating_add(PAUSE.0.as_secs() as i64));
+            return self.publish();
+        }
         if name.look(host, store) {
             let end = name.certificate.as_ref().map(Certificate::end).unwrap_or_default();
             tracing::info!(host, "a certificate was issued, good until {end}");
@@ -344,17 +413,23 @@ impl Keeping {
     }
 
     fn failed(&mut self, host: &str, store: &Store, trouble: Trouble) {
-        // The authority may have forgotten the account.
-        self.account = None;
-        let times = store.failed(host).times.saturating_add(1);
+        // Its places may be others by now. What is nowhere but here stays.
+        if self.account_is_kept {
+            self.account = None;
+        }
+        let known = self.names.get(host).map_or(0, |name| name.failures);
+        let times = store.failed(host).times.max(known).saturating_add(1);
         let doubled = PAUSE.0.saturating_mul(1 << (times - 1).min(12)).min(PAUSE.1);
         let pause = doubled.max(trouble.pause.unwrap_or_default());
-        let until = now().saturating_add(pause.as_secs() as i64);
-        if let Err(error) = store.note_failed(host, Some(&Failed { times, until })) {
-            tracing::warn!("{error}");
-        }
+        let at = now();
+        let until = at.saturating_add(pause.as_secs() as i64);
+        // Where there is no room for it this process knows all the same.
+        let noted = store.note_failed(host, Some(&Failed { times, until, at }));
         let Some(name) = self.names.get_mut(host) else { return };
-        name.due = until;
+        if let Err(error) = noted {
+            tracing::warn!(host, "that its order failed cannot be noted: {error}; {STORAGE}");
+        }
+        (name.due, name.failures) = (until, times);
         let old = match &name.certificate {
             Some(certificate) if certificate.remaining() > 0 => {
                 format!("; the old one is served on, until {}", certificate.end())

@@ -588,3 +588,198 @@ async fn visitors_who_ask_for_challenges_fill_no_queue() {
     }
     assert_eq!((heard, keeper.challenges.available_permits()), (CHALLENGES, CHALLENGES));
 }
+
+/// A certificate for HOST in the store of `keeping`.
+fn keep_certificate(keeping: &Keeping) -> Certificate {
+    let (made, key) = self_signed(&[HOST.into()]).unwrap();
+    let store = keeping.store.clone().unwrap();
+    store.keep_certificate(HOST, &crate::client::pem(&made.chain()[0]), &key.0).unwrap();
+    made
+}
+
+fn other(keeping: &Keeping, change: impl FnOnce(&mut Authority)) -> Wanted {
+    let mut wanted = keeping.wanted.clone();
+    change(wanted.authority.as_mut().unwrap());
+    wanted
+}
+
+#[tokio::test]
+async fn another_authority_is_asked_at_once_and_what_the_one_before_gave_is_served_until_it_answers() {
+    let storage = tempfile::tempdir().unwrap();
+    let mut keeping = keeping(storage.path(), 0);
+    let made = keep_certificate(&keeping);
+    assert_eq!(work(&mut keeping).await, 0);
+    let elsewhere = tempfile::tempdir().unwrap();
+    for change in [
+        &(|authority: &mut Authority| authority.directory = "https://127.0.0.1:2/directory".into())
+            as &dyn Fn(&mut Authority),
+        &|authority| authority.storage = elsewhere.path().into(),
+    ] {
+        let wanted = other(&keeping, change);
+        keeping.adopt(wanted.clone()).unwrap();
+        assert_eq!((work(&mut keeping).await, keeping.resolver.covers(HOST)), (1, true), "asked, in vain");
+        assert_eq!(keeping.names[HOST].certificate.as_ref().unwrap().chain(), made.chain());
+        // Not each turn.
+        assert_eq!(work(&mut keeping).await, 1);
+    }
+    // Nor does a restart take it away, where the store is the same.
+    let mut restarted = Keeping::new(Resolver::new().0);
+    let before = other(&keeping, |authority| {
+        (authority.directory, authority.storage) =
+            ("https://127.0.0.1:2/directory".into(), storage.path().into());
+    });
+    restarted.adopt(before).unwrap();
+    assert!(restarted.resolver.covers(HOST) && restarted.names[HOST].foreign);
+    let next = keep_certificate(&restarted);
+    restarted.look();
+    assert_eq!(restarted.names[HOST].certificate.as_ref().unwrap().chain(), next.chain());
+    assert!(!restarted.names[HOST].foreign);
+}
+
+#[tokio::test]
+async fn what_else_is_said_of_an_authority_orders_nothing_anew() {
+    let storage = tempfile::tempdir().unwrap();
+    let mut keeping = keeping(storage.path(), 0);
+    keep_certificate(&keeping);
+    assert_eq!(work(&mut keeping).await, 0);
+    let wanted = other(&keeping, |authority| authority.contact = Some("other@example.org".into()));
+    keeping.adopt(wanted).unwrap();
+    assert_eq!((work(&mut keeping).await, keeping.resolver.covers(HOST)), (0, true));
+    assert!(!keeping.names[HOST].foreign);
+}
+
+#[tokio::test]
+async fn names_on_demand_keep_what_another_authority_gave_until_it_is_to_be_renewed() {
+    let storage = tempfile::tempdir().unwrap();
+    let host = "shop.x.example";
+    let (made, key) = self_signed(&[host.into()]).unwrap();
+    let mut keeping = lending(storage.path(), None, 0..0);
+    keeping.names.remove(HOST);
+    let store = keeping.store.clone().unwrap();
+    store.keep_certificate(host, &crate::client::pem(&made.chain()[0]), &key.0).unwrap();
+    keeping.demand(host.into());
+    let mut wanted =
+        other(&keeping, |authority| authority.directory = "https://127.0.0.1:2/directory".into());
+    wanted.hosts.clear();
+    keeping.adopt(wanted).unwrap();
+    let store = keeping.store.clone().unwrap();
+    for (day, attempts) in [(0, 0), (59, 0), (61, 1)] {
+        SHIFT.set(day * DAY);
+        orders(&mut keeping).await;
+        assert_eq!((store.failed(host).times, keeping.resolver.covers(host)), (attempts, true), "day {day}");
+    }
+}
+
+#[tokio::test]
+async fn a_store_that_comes_late_or_goes_is_there_again_without_a_restart() {
+    let storage = tempfile::tempdir().unwrap();
+    let place = storage.path().join("acme");
+    std::fs::write(&place, "no directory").unwrap();
+    let mut keeping = keeping(&place, 0);
+    assert!(keeping.store.is_none() && keeping.due().is_none());
+    assert!(keeping.next().unwrap() <= LOOK, "it looks again");
+    std::fs::remove_file(&place).unwrap();
+    keeping.looked -= LOOK;
+    assert_eq!(work(&mut keeping).await, 1, "an order was made, in vain");
+    // Somebody removes it.
+    std::fs::remove_dir_all(&place).unwrap();
+    keeping.looked -= LOOK;
+    keeping.due();
+    keep_certificate(&keeping);
+    std::fs::remove_dir_all(&place).unwrap();
+    let wanted = keeping.wanted.clone();
+    keeping.adopt(wanted).unwrap();
+    keep_certificate(&keeping);
+}
+
+/// What has to be written into the store of `keeping` for an order cannot be.
+fn fill(storage: &std::path::Path) {
+    let directory = storage.join("127.0.0.1_1_directory");
+    for name in ["a.example.failed/x".to_owned(), format!("room.{}/x", std::process::id())] {
+        std::fs::create_dir_all(directory.join(name)).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn where_nothing_can_be_kept_nobody_is_asked_and_the_pauses_grow_all_the_same() {
+    let storage = tempfile::tempdir().unwrap();
+    let mut keeping = keeping(storage.path(), 0);
+    let (directory, came) = silent().await;
+    let store = keeping.store.clone().unwrap();
+    let wanted = other(&keeping, |authority| authority.directory = directory);
+    keeping.wanted = wanted;
+    fill(storage.path());
+    for (at, due) in [(0, 60), (61, 61 + 120), (182, 182 + 240)] {
+        SHIFT.set(at);
+        while let Some(host) = keeping.due() {
+            timeout(Duration::from_secs(20), attend(&mut keeping, &host))
+                .await
+                .expect("nobody is waited for");
+        }
+        assert!((0..5).contains(&(keeping.names[HOST].due - (now() - at + due))), "{at}");
+    }
+    assert_eq!((came.load(SeqCst), store.failed(HOST).times), (0, 0));
+}
+
+#[tokio::test]
+async fn what_was_issued_and_cannot_be_stored_is_served_and_stored_later() {
+    let storage = tempfile::tempdir().unwrap();
+    let mut keeping = keeping(storage.path(), 0);
+    let store = keeping.store.clone().unwrap();
+    let (made, key) = self_signed(&[HOST.into()]).unwrap();
+    let pem = crate::client::pem(&made.chain()[0]);
+    let path = storage.path().join("127.0.0.1_1_directory/a.example.pem");
+    std::fs::create_dir(&path).unwrap();
+    let error = store.keep_certificate(HOST, &pem, &key.0).unwrap_err();
+    keeping.hold(HOST, (pem, key.0.clone()), &error);
+    keeping.issued(HOST, &store);
+    assert!(keeping.resolver.covers(HOST));
+    assert_eq!(keeping.due(), None, "no other is ordered");
+    SHIFT.set(61);
+    assert_eq!((work(&mut keeping).await, keeping.resolver.covers(HOST)), (0, true));
+    std::fs::remove_dir(&path).unwrap();
+    SHIFT.set(122);
+    assert_eq!(work(&mut keeping).await, 0);
+    assert_eq!(store.certificate(HOST).unwrap().unwrap().chain(), made.chain());
+    assert!(keeping.names[HOST].unkept.is_none());
+}
+
+#[tokio::test]
+async fn a_reload_has_what_failed_tried_again_but_not_each_reload() {
+    let storage = tempfile::tempdir().unwrap();
+    let mut keeping = keeping(storage.path(), 0);
+    let store = keeping.store.clone().unwrap();
+    let reload = |keeping: &mut Keeping| keeping.adopt(keeping.wanted.clone()).unwrap();
+    for (at, times) in [(0, 1), (61, 2), (182, 3), (423, 4), (904, 5)] {
+        SHIFT.set(at);
+        assert_eq!(work(&mut keeping).await, times);
+        reload(&mut keeping);
+        assert_eq!(work(&mut keeping).await, times, "it has just failed");
+    }
+    SHIFT.set(904 + 601);
+    reload(&mut keeping);
+    assert_eq!(work(&mut keeping).await, 6, "before its pause of 16 minutes is over");
+    // Whoever removes the note means now.
+    store.note_failed(HOST, None).unwrap();
+    reload(&mut keeping);
+    assert_eq!(store.failed(HOST).times, 0);
+    work(&mut keeping).await;
+    assert!(store.failed(HOST).times > 0);
+    // So it is in a process that has only read that it failed.
+    let mut restarted = self::keeping(storage.path(), 904 + 602);
+    let before = work(&mut restarted).await;
+    SHIFT.set(904 + 601 + 601);
+    reload(&mut restarted);
+    assert_eq!(work(&mut restarted).await, before + 1);
+}
+
+#[tokio::test]
+async fn a_name_whose_orders_fail_comes_after_those_that_have_not_been_tried() {
+    let storage = tempfile::tempdir().unwrap();
+    let mut keeping = keeping(storage.path(), 0);
+    work(&mut keeping).await;
+    SHIFT.set(61);
+    keeping.adopt(Wanted { hosts: vec![HOST.into(), "z.example".into()], ..keeping.wanted.clone() }).unwrap();
+    keeping.names.get_mut("z.example").unwrap().due = now();
+    assert_eq!(keeping.due().as_deref(), Some("z.example"));
+}
