@@ -233,7 +233,7 @@ impl Attending<'_> {
     /// `false`: not now, see [`Keeping::take`].
     async fn order(&self) -> Result<bool, Trouble> {
         let Attending { keeping, host, authority, store } = self;
-        store.has_room()?;
+        store.has_room().inspect_err(|_| keeping.borrow_mut().is_in_vain(host))?;
         let account = self.account().await?;
         // Not before: what the authority never heard of costs nothing.
         if !keeping.borrow_mut().may_order(host, store)? {
@@ -329,10 +329,7 @@ impl Keeping {
                 return None;
             }
             Err(error) => {
-                // Each name that visitors think of would be another attempt.
-                if name.is_lent() {
-                    self.demand.is_away(now());
-                }
+                self.is_in_vain(host);
                 self.failed(host, store, error.into());
                 return None;
             }
@@ -361,9 +358,8 @@ impl Keeping {
                 self.issued(host, store);
             }
             Err(trouble) => {
-                // Each name that visitors think of would be another attempt to find the authority.
-                if self.account.is_none() && self.names.get(host).is_some_and(Name::is_lent) {
-                    self.demand.is_away(now());
+                if self.account.is_none() {
+                    self.is_in_vain(host);
                 }
                 self.failed(host, store, trouble);
             }
@@ -393,10 +389,14 @@ impl Keeping {
         if !self.names.get(host).is_some_and(Name::is_lent) {
             return Ok(true);
         }
-        self.take(host, store).inspect_err(|_| {
-            // Each name that visitors think of would be another attempt.
+        self.take(host, store).inspect_err(|_| self.is_in_vain(host))
+    }
+
+    /// An order came to nothing for a reason that all share: each name that visitors think of would be another attempt.
+    fn is_in_vain(&mut self, host: &str) {
+        if self.names.get(host).is_some_and(Name::is_lent) {
             self.demand.is_away(now());
-        })
+        }
     }
 
     /// Uses one order of what is allowed to the domain of a name; `false`: nothing is left, for another server has used it, or may be about to.

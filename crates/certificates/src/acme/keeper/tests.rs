@@ -719,6 +719,10 @@ async fn where_nothing_can_be_kept_nobody_is_asked_and_the_pauses_grow_all_the_s
         assert!((0..5).contains(&(keeping.names[HOST].due - (now() - at + due))), "{at}");
     }
     assert_eq!((came.load(SeqCst), store.failed(HOST).times), (0, 0));
+    // Nor does each name that a visitor thinks of have its line in the log.
+    let mut lent = lending(storage.path(), None, 0..20);
+    lent.names.remove(HOST);
+    assert_eq!(orders(&mut lent).await, 1);
 }
 
 #[tokio::test]
