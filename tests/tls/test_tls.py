@@ -157,6 +157,57 @@ def test_certificates_of_clients_as_nginx_names_them(hayate, files) -> None:
             get(tls)
 
 
+CERTIFICATES = """
+listen = ["127.0.0.1:{port}", { address = "127.0.0.1:{tls}", tls = true }]
+%s
+
+[tls]
+certificates = [{ certificate = "%s/one.pem", key = "%s/one.key" }]
+verify = "%s"
+client_ca = "%s/ca.pem"
+
+[[app]]
+root = "%s"
+workers = 1
+"""
+
+
+@pytest.mark.parametrize("verify", ["optional", "required"])
+def test_a_client_whose_certificate_is_refused_reads_why(hayate_command, files, tmp_path, verify) -> None:
+    # By TLS 1.3 a client has agreed before the server has looked at its certificate, and sends its request at once.
+    self_signed(tmp_path, "others", ["authority.example"])
+    issued(tmp_path, "stranger", [], "others", "clientAuth")
+    made = context(files / "one.pem", version=ssl.TLSVersion.TLSv1_3)
+    if verify == "optional":
+        made.load_cert_chain(tmp_path / "stranger.pem", tmp_path / "stranger.key")
+    with tempfile.TemporaryDirectory() as directory:
+        pathlib.Path(directory).chmod(0o755)
+        root = site.make(pathlib.Path(directory))
+        user = 'user = "www-data"' if os.geteuid() == 0 else ""
+        config = CERTIFICATES % (user, files, files, verify, files, root)
+        with TlsHayate(config, {"port": free_port(), "tls": free_port()}) as running:
+            for _ in range(5):
+                with connect(running.ports["tls"], "a.example", made) as tls:
+                    for part in (b"POST /ok.php HTTP/1.1\r\nHost: a.example\r\nContent-Length: 9\r\n\r\n", b"and", b"more", b"no"):
+                        tls.sendall(part)
+                        time.sleep(0.05)
+                    with pytest.raises(ssl.SSLError) as refused:
+                        tls.recv(1)
+                expected = "unknown ca" if verify == "optional" else "certificate required"
+                assert expected in str(refused.value).lower().replace("_", " ")
+            # Who goes on sending is listened to for a moment, and no longer.
+            tls = connect(running.ports["tls"], "a.example", made)
+            began = time.monotonic()
+            with tls, pytest.raises(OSError):
+                while time.monotonic() - began < 20:
+                    tls.sendall(b"x")
+                    time.sleep(0.05)
+            assert time.monotonic() - began < 5
+            wait_for(lambda: "its certificate was refused" in running.log())
+            line = next(line for line in running.log().splitlines() if "its certificate was refused" in line)
+            assert "INFO" in line and ("UnknownIssuer" if verify == "optional" else "no certificate") in line, line
+
+
 def test_headers_do_not_pass_for_variables_of_tls(hayate, files) -> None:
     with connect(hayate.ports["tls"], "a.example", context(files / "one.pem")) as tls:
         tls.sendall(b"GET /server.php HTTP/1.1\r\nHost: a.example\r\nSSL-Client-Verify: SUCCESS\r\nSSL_CLIENT_VERIFY: SUCCESS\r\nConnection: close\r\n\r\n")

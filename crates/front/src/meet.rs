@@ -1,7 +1,7 @@
 //! Where a socket becomes a connection: the PROXY header, TLS, and which version of HTTP follows; and what is answered because of TLS alone.
 //!
 //! All of it has the time of a handshake. Whoever fails here is told nothing beyond TLS' own alerts, and is not in the access log, as with
-//! nginx: the log has it at `debug`.
+//! nginx: the log has it at `debug`, and clients' certificates that are refused at `info`.
 
 use std::{cell::OnceCell, fmt, net::IpAddr, time::Duration};
 
@@ -167,7 +167,10 @@ pub(crate) async fn meet(
             Some(Met { carrier: Carrier::Stream(Io::Tcp(tcp), Protocol::Http1), peer: Some(peer) })
         }
         Err(error) => {
-            tracing::debug!(client = peer.addr, "no TLS: {error:?}");
+            match error.of_certificate() {
+                Some(why) => thread.refused_certificate(&peer.addr, &why),
+                None => tracing::debug!(client = peer.addr, "no TLS: {error:?}"),
+            }
             None
         }
     }

@@ -64,9 +64,10 @@ pub struct Thread {
     relieving: Reminder,
     /// When this was last spoken of.
     pressing: Reminder,
-    /// The same of connections that could not be accepted, and of those whose clients broke the protocol.
+    /// The same of connections that could not be accepted, of those whose clients broke the protocol, and of clients' certificates that were refused.
     failed: Reminder,
     broken: Reminder,
+    refused: Reminder,
     kept: RefCell<Kept>,
     request_prefix: u32,
     next_request: Cell<u32>,
@@ -163,6 +164,7 @@ impl Thread {
             pressing: Reminder::default(),
             failed: Reminder::default(),
             broken: Reminder::default(),
+            refused: Reminder::default(),
             kept: RefCell::new(Kept::of(front)),
             request_prefix: u32::from_ne_bytes(seed),
             next_request: Cell::new(0),
@@ -353,6 +355,22 @@ impl Thread {
             ),
             None => {
                 tracing::debug!(client, "a connection was ended, for its client broke the protocol: {why}")
+            }
+        }
+    }
+
+    /// A client's certificate was refused, or one was missing: it has no connection, so nothing else says so.
+    pub(crate) fn refused_certificate(&self, client: &str, why: &str) {
+        match self.refused.happened() {
+            Some(times) => tracing::info!(
+                client,
+                "no connection, for its certificate was refused (client_ca, verify): {why} ({times} times since this was last said)"
+            ),
+            None => {
+                tracing::debug!(
+                    client,
+                    "no connection, for its certificate was refused (client_ca, verify): {why}"
+                )
             }
         }
     }

@@ -2,8 +2,9 @@
 //!
 //! It promises: a handshake takes a bounded number of bytes, and waits for the network only, so that whoever drops it ends it; what was handed
 //! over for writing and is not with the kernel yet is bounded, and gone when a flush says so; an idle connection keeps rustls' state and no
-//! buffer of this crate; what it keeps meanwhile it counts by itself, whichever HTTP is above ([`TlsStream::count`]). The end of an answer is said by close_notify only where the connection ends in order: one that is cut off does
-//! not look whole to its client. Signatures take a millisecond and more: those who come at one time are answered a few in each turn of the
+//! buffer of this crate; what it keeps meanwhile it counts by itself, whichever HTTP is above ([`TlsStream::count`]). Who is
+//! refused can read why: it is listened to for a moment more. The end of an answer is said by close_notify only where
+//! the connection ends in order: one that is cut off does not look whole to its client. Signatures take a millisecond and more: those who come at one time are answered a few in each turn of the
 //! thread, client by client ([`Handshakes`]), so that others have theirs.
 //!
 //! It knows nothing of certificates: those are the configuration's.
@@ -49,6 +50,18 @@ pub enum HandshakeError {
     Refused(rustls::Error),
     /// Its part of the handshake is longer than any should be.
     TooLong,
+}
+
+impl HandshakeError {
+    /// What is wrong with the client's certificate, or that there is none, if that is why it was refused.
+    pub fn of_certificate(&self) -> Option<String> {
+        match self {
+            HandshakeError::Refused(
+                error @ (rustls::Error::InvalidCertificate(_) | rustls::Error::NoCertificatesPresented),
+            ) => Some(error.to_string()),
+            _ => None,
+        }
+    }
 }
 
 /// What clients and the server agree by: versions, certificates, protocols. Two are equal if they are copies of one.
@@ -112,7 +125,12 @@ pub async fn accept<H: Handler>(
                 return Err(HandshakeError::TooLong);
             }
             Err(stream::Fault::Io(error)) => return Err(HandshakeError::Left(error)),
-            Err(stream::Fault::Tls(error)) => return Err(HandshakeError::Refused(error)),
+            Err(stream::Fault::Tls(error)) => {
+                drop(turn);
+                handler.holds(0);
+                stream.refuse().await;
+                return Err(HandshakeError::Refused(error));
+            }
         }
         // What is over that is of the first requests already.
         if read > LONGEST_HANDSHAKE && stream.session.is_handshaking() {

@@ -1,23 +1,29 @@
 //! A connection on which TLS was agreed.
 
 use std::{
+    future::poll_fn,
     io::{self, IoSlice, Read, Write},
     os::fd::{AsFd, BorrowedFd},
     pin::Pin,
     task::{Context, Poll, ready},
+    time::Duration,
 };
 
 use rustls::ServerConnection;
 use tokio::{
-    io::{AsyncRead, AsyncWrite, ReadBuf},
+    io::{AsyncRead, AsyncWrite, AsyncWriteExt, ReadBuf},
     net::TcpStream,
+    time::timeout,
 };
 
 use super::LONGEST_HANDSHAKE;
-use crate::Hold;
+use crate::{Hold, pool};
 
 /// Bytes of which nothing has come yet that count for nothing: nearly all words of clients are shorter.
 const FEW: usize = 4 << 10;
+
+/// How long a client is listened to that was refused. Those that mean well leave when they have read why.
+const LAST_WORD: Duration = Duration::from_secs(1);
 
 /// See the module.
 #[derive(Debug)]
@@ -125,6 +131,34 @@ impl TlsStream {
         }
         self.sealed = 0;
         Poll::Ready(Ok(()))
+    }
+
+    /// Tells a client why it is refused, and throws away what it still sends, for a moment: of TLS 1.3 it may have sent its request already, and a
+    /// socket that is closed with that unread resets the connection, so that the client never sees the alert.
+    pub(super) async fn refuse(mut self) {
+        let listen = async move {
+            poll_fn(|cx| self.poll_drain(cx)).await?;
+            // The session's memory goes first.
+            let TlsStream { mut tcp, session, .. } = self;
+            drop(session);
+            tcp.shutdown().await?;
+            let mut left = LONGEST_HANDSHAKE;
+            while left > 0 {
+                tcp.readable().await?;
+                let mut block = pool::take();
+                let read = tcp.try_read_buf(&mut block);
+                pool::give(block);
+                match read {
+                    Ok(0) => break,
+                    Ok(n) => left = left.saturating_sub(n),
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                    Err(error) => return Err(error),
+                }
+            }
+            Ok(())
+        };
+        // Whether it heard that or not, it is let go.
+        let _ = timeout(LAST_WORD, listen).await;
     }
 
     /// Bytes of a record, or of a message of a handshake, that is not whole; 0 for few.
