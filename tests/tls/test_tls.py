@@ -40,7 +40,7 @@ certificates = [
     { certificate = "%s/rsa.pem", key = "%s/rsa.key" },
 ]
 verify = "optional"
-client_ca = "%s/ca.pem"
+client_ca = "%s/clients.pem"
 hsts = "180d"
 
 [[app]]
@@ -58,6 +58,9 @@ def files(tmp_path_factory) -> pathlib.Path:
     # Clients, by an authority of their own.
     self_signed(made, "ca", ["authority.example"])
     issued(made, "client", [], "ca", "clientAuth")
+    # One that `openssl req -x509` made, so that it is an authority (CA:TRUE), which is named itself.
+    self_signed(made, "itself", ["itself.example"])
+    (made / "clients.pem").write_text((made / "ca.pem").read_text() + (made / "itself.pem").read_text())
     return made
 
 
@@ -155,6 +158,21 @@ def test_certificates_of_clients_as_nginx_names_them(hayate, files) -> None:
     with pytest.raises((ssl.SSLError, OSError)):
         with connect(hayate.ports["tls"], "a.example", made) as tls:
             get(tls)
+
+
+@pytest.mark.parametrize("version", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_a_self_signed_certificate_that_is_named_itself_is_taken(hayate, files, tmp_path, version) -> None:
+    made = context(files / "one.pem", version=version)
+    made.load_cert_chain(files / "itself.pem", files / "itself.key")
+    with connect(hayate.ports["tls"], "a.example", made) as tls:
+        seen = json.loads(get(tls, "/server.php")[2])
+    assert seen["SSL_CLIENT_VERIFY"] == "SUCCESS" and seen["SSL_CLIENT_S_DN"] == "CN=itself"
+    # Another one of that name is nobody's.
+    self_signed(tmp_path, "itself", ["itself.example"])
+    made = context(files / "one.pem", version=version)
+    made.load_cert_chain(tmp_path / "itself.pem", tmp_path / "itself.key")
+    with pytest.raises(ssl.SSLError), connect(hayate.ports["tls"], "a.example", made) as tls:
+        get(tls)
 
 
 CERTIFICATES = """
@@ -511,7 +529,7 @@ def test_a_reload_that_wants_something_else_of_clients_lets_those_go_who_are_the
             made.load_cert_chain(files / "client.pem", files / "client.key")
             with connect(tls, "a.example", made) as known:
                 assert get(known)[0] == 200
-                config.write_text(changed.replace(f"{files}/ca.pem", f"{files}/two.pem"))
+                config.write_text(changed.replace(f"{files}/clients.pem", f"{files}/two.pem"))
                 assert hayate.reload().returncode == 0
                 assert is_let_go(known)
             config.write_text(changed.replace(f'    {{ address = "127.0.0.1:{proxy}" }},\n', ""))

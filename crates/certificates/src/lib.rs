@@ -25,6 +25,7 @@ mod pair;
 mod resolver;
 mod self_signed;
 mod server;
+mod verifier;
 
 pub use certificate::{Certificate, Fault, Pem};
 pub use client::ClientCertificate;

@@ -6,16 +6,16 @@
 use std::{sync::Arc, time::SystemTime};
 
 use rustls::{
-    RootCertStore, ServerConfig,
+    ServerConfig,
     crypto::aws_lc_rs::{Ticketer, default_provider},
     pki_types::{CertificateDer, UnixTime, pem::PemObject},
-    server::{NoServerSessionStorage, ProducesTickets, WebPkiClientVerifier},
+    server::{NoServerSessionStorage, ProducesTickets},
     time_provider::TimeProvider,
     version::{TLS12, TLS13},
 };
 use serde::{Deserialize, Serialize};
 
-use crate::{Pem, Resolver, resolver::ACME_TLS};
+use crate::{Pem, Resolver, resolver::ACME_TLS, verifier::Verifier};
 
 /// The oldest version that a client may speak.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -108,17 +108,11 @@ pub fn server(
         Verify::Off => builder.with_no_client_auth(),
         Verify::Optional(ca) | Verify::Required(ca) => {
             let fault = |error: String| ServerFault::ClientCa(error);
-            let mut roots = RootCertStore::empty();
-            for certificate in CertificateDer::pem_slice_iter(ca.0.as_bytes()) {
-                let certificate = certificate.map_err(|error| fault(error.to_string()))?;
-                roots.add(certificate).map_err(|error| fault(error.to_string()))?;
-            }
-            let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
-            let verifier = match verify {
-                Verify::Required(_) => verifier,
-                _ => verifier.allow_unauthenticated(),
-            };
-            builder.with_client_cert_verifier(verifier.build().map_err(|error| fault(error.to_string()))?)
+            let authorities = CertificateDer::pem_slice_iter(ca.0.as_bytes()).collect::<Result<_, _>>();
+            let authorities = authorities.map_err(|error| fault(error.to_string()))?;
+            let required = matches!(verify, Verify::Required(_));
+            let verifier = Verifier::new(authorities, required, provider).map_err(fault)?;
+            builder.with_client_cert_verifier(Arc::new(verifier))
         }
     };
     let mut config = builder.with_cert_resolver(resolver);

@@ -14,7 +14,9 @@ mod turns;
 
 use std::{fmt, future::poll_fn, io, net::IpAddr, sync::Arc, task::Poll};
 
-use rustls::{ProtocolVersion, ServerConfig, ServerConnection, pki_types::CertificateDer};
+use rustls::{
+    CertificateError, OtherError, ProtocolVersion, ServerConfig, ServerConnection, pki_types::CertificateDer,
+};
 use tokio::net::TcpStream;
 
 use crate::{Clock, Handler, Limits, Wait};
@@ -56,6 +58,10 @@ impl HandshakeError {
     /// What is wrong with the client's certificate, or that there is none, if that is why it was refused.
     pub fn of_certificate(&self) -> Option<String> {
         match self {
+            // rustls shows its own name of what others have said.
+            HandshakeError::Refused(rustls::Error::InvalidCertificate(CertificateError::Other(
+                OtherError(why),
+            ))) => Some(why.to_string()),
             HandshakeError::Refused(
                 error @ (rustls::Error::InvalidCertificate(_) | rustls::Error::NoCertificatesPresented),
             ) => Some(error.to_string()),
