@@ -126,6 +126,17 @@ def test_alpn_chooses_http2(hayate, files) -> None:
         assert tls.selected_alpn_protocol() == "h2"
     with connect(hayate.ports["tls"], "a.example", context(files / "one.pem", alpn=["http/1.1"])) as tls:
         assert tls.selected_alpn_protocol() == "http/1.1" and get(tls)[0] == 200
+    # `curl --http1.0` offers this and no other.
+    with connect(hayate.ports["tls"], "a.example", context(files / "one.pem", alpn=["http/1.0"])) as tls:
+        assert tls.selected_alpn_protocol() == "http/1.0"
+        tls.sendall(b"GET /ok.php?x HTTP/1.0\r\nHost: a.example\r\n\r\n")
+        answer = b"".join(iter(lambda: tls.recv(4096), b""))
+        assert answer.startswith(b"HTTP/1.0 200") and answer.endswith(b"ok x")
+    for offered, taken in [(["http/1.0", "http/1.1"], "http/1.1"), (["http/1.0", "h2"], "h2")]:
+        with connect(hayate.ports["tls"], "a.example", context(files / "one.pem", alpn=offered)) as tls:
+            assert tls.selected_alpn_protocol() == taken
+    with pytest.raises(ssl.SSLError):
+        connect(hayate.ports["tls"], "a.example", context(files / "one.pem", alpn=["http/0.9"]))
     # Nobody validates anything here.
     with pytest.raises(ssl.SSLError):
         connect(hayate.ports["tls"], "a.example", context(files / "one.pem", alpn=["acme-tls/1"]))
@@ -135,6 +146,11 @@ def test_alpn_chooses_http2(hayate, files) -> None:
         capture_output=True, text=True, timeout=60,
     )  # fmt: skip
     assert said.stdout == "ok x 2", said.stderr
+    said = subprocess.run(
+        [*curl, "--http1.0", "-w", " %{http_code}", f"https://a.example:{hayate.ports['tls']}/ok.php?x"],
+        capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert said.stdout == "ok x 200", said.stderr
 
 
 def test_certificates_of_clients_as_nginx_names_them(hayate, files) -> None:

@@ -146,7 +146,7 @@ impl Running {
         {
             return Ok(config.clone());
         }
-        let protocols = [alpn::HTTP2, alpn::HTTP1];
+        let protocols = [alpn::HTTP2, alpn::HTTP1, alpn::HTTP10];
         let config = server(Arc::clone(&self.resolver), tls.min_version, &tls.verify, &protocols);
         let config = Config::from(Arc::new(config.map_err(|fault| fault.to_string())?));
         self.made = Some((tls.min_version, tls.verify.clone(), config.clone()));

@@ -32,6 +32,8 @@ pub mod alpn {
     pub const HTTP3: &[u8] = b"h3";
     /// HTTP/1.1.
     pub const HTTP1: &[u8] = b"http/1.1";
+    /// HTTP/1.0: on the wire its requests say so by themselves.
+    pub const HTTP10: &[u8] = b"http/1.0";
     /// A validation of ACME's tls-alpn-01; nothing else is said on such a connection.
     pub const ACME: &[u8] = b"acme-tls/1";
 }
