@@ -238,6 +238,8 @@ class TestStatic:
         [
             ("bytes=0-4", 206, b"plain"),
             ("bytes=-7", 206, b"letters"),
+            ("BYTES=0-4", 206, b"plain"),
+            ("bYteS=-7", 206, b"letters"),
             ("bytes=25-", 206, b"letters"),
             ("bytes=25-1000", 206, b"letters"),
             ("bytes=32-", 416, None),

@@ -72,9 +72,10 @@ enum Part {
     None,
 }
 
-/// One range of bytes (RFC 9110, 14.2). Several ranges and malformed ones get the whole file, which is always allowed.
+/// One range of bytes (RFC 9110, 14.2); units have no case. Several ranges and malformed ones get the whole file, which is always allowed.
 fn range(value: &str, size: u64) -> Part {
-    let Some((first, last)) = value.strip_prefix("bytes=").and_then(|v| v.split_once('-')) else {
+    let spec = value.split_once('=').filter(|(unit, _)| unit.eq_ignore_ascii_case("bytes"));
+    let Some((first, last)) = spec.and_then(|(_, range)| range.split_once('-')) else {
         return Part::Whole;
     };
     let number = |text: &str| {
@@ -467,6 +468,8 @@ mod tests {
             ("bytes=9-", Part::From(9, 1)),
             ("bytes=-3", Part::From(7, 3)),
             ("bytes=-30", Part::From(0, 10)),
+            ("BYTES=0-1", Part::From(0, 2)),
+            ("Bytes=-3", Part::From(7, 3)),
             ("bytes=5-100", Part::From(5, 5)),
             ("bytes=5-99999999999999999999999", Part::From(5, 5)),
             ("bytes=10-", Part::None),
@@ -476,6 +479,8 @@ mod tests {
             ("bytes=0-1,3-4", Part::Whole),
             ("bytes=-", Part::Whole),
             ("lines=0-1", Part::Whole),
+            ("bytes 0-1", Part::Whole),
+            ("bytes==0-1", Part::Whole),
         ] {
             assert_eq!(range(value, 10), want, "{value}");
         }
