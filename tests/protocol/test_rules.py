@@ -198,7 +198,7 @@ def server(hayate_command, tmp_path_factory) -> Iterator[Hayate]:
         },
     )
     write(base / "assets", {"logo.svg": "<svg/>", "d/index.html": "index", "run.php": "<?php echo 'ran';", ".env": "x", "a.bak": "x"})
-    (base / "users").write_text(f"# staff\nanna:{hashed(PASSWORD)}\n")
+    (base / "users").write_text(f"# staff\nanna:{hashed(PASSWORD)}:since May: third floor\nanna:{hashed('another')}\n")
     config = base / "hayate.toml"
     config.write_text(
         'trusted_proxies = ["127.0.0.9"]\nhttp2_prior_knowledge = true\n[limits]\nbody_size = "100K"\n'

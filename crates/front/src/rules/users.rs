@@ -70,7 +70,8 @@ pub(crate) struct Users {
 }
 
 impl Users {
-    /// Reads the lines of an htpasswd file. An error says which line is wrong; it shows no hash.
+    /// Reads the lines of an htpasswd file as nginx does: a hash ends at the next colon, and of several lines for a name the first counts. An error
+    /// says which line is wrong; it shows no hash.
     pub(crate) fn parse(text: &str) -> Result<Users, String> {
         let mut hashes = HashMap::new();
         let mut cost = *COST.start();
@@ -80,9 +81,18 @@ impl Users {
                 continue;
             }
             let at = i.saturating_add(1);
-            let (name, hash) = line
+            let (name, rest) = line
                 .split_once(':')
                 .ok_or_else(|| format!("line {at} is no name:hash; make it with htpasswd -B"))?;
+            if name.is_empty() {
+                return Err(format!("line {at} has no name before its colon; make it with htpasswd -B"));
+            }
+            if hashes.contains_key(name) {
+                tracing::warn!("users of basic_auth: line {at} has '{name}' once more; the first one counts");
+                continue;
+            }
+            // What follows is a comment.
+            let hash = rest.split_once(':').map_or(rest, |(hash, _)| hash);
             let parts: Option<bcrypt::HashParts> = hash.parse().ok();
             let found = parts.map(|parts| parts.get_cost()).filter(|found| COST.contains(found));
             let Some(found) = found else {
@@ -93,9 +103,7 @@ impl Users {
                 ));
             };
             cost = cost.max(found);
-            if name.is_empty() || hashes.insert(name.to_owned(), (hash.to_owned(), found)).is_some() {
-                return Err(format!("line {at}: '{name}' is no name, or there twice"));
-            }
+            hashes.insert(name.to_owned(), (hash.to_owned(), found));
         }
         if hashes.is_empty() {
             return Err("it names no user, so that nobody would get through; add one with htpasswd -B".into());
@@ -559,10 +567,22 @@ mod tests {
     }
 
     #[test]
+    fn lines_are_read_as_by_nginx() {
+        let comment = format!("{}:Anna of the third floor: since May\n", file().trim_end());
+        let plain = |text: &str| Users::parse(text).unwrap().hashes.get("anna").cloned();
+        assert_eq!(plain(&comment), plain(&file()));
+        // The first of several counts, whatever the others hold.
+        let again = format!("{}anna:{}\nanna:x\n", file(), bcrypt::hash("other", 5).unwrap());
+        assert_eq!(plain(&again), plain(&file()));
+    }
+
+    #[test]
     fn files_that_let_nobody_or_anybody_in_are_refused() {
         for (text, said) in [
             ("", "names no user"),
             ("anna", "line 1 is no name:hash"),
+            (":$2y$04$x", "line 1 has no name"),
+            ("anna::secret", "line 1: what 'anna' has is no bcrypt hash"),
             ("anna:secret", "line 1: what 'anna' has is no bcrypt hash"),
             ("\nanna:$apr1$x$y", "line 2: "),
             ("anna:$2y$31$abcdefghijklmnopqrstuuabcdefghijklmnopqrstuvwxyzabcde", "of cost 4 to 14"),
@@ -570,8 +590,6 @@ mod tests {
             let why = Users::parse(text).err().unwrap();
             assert!(why.contains(said) && !why.contains("secret"), "{why}");
         }
-        let twice = file() + &file();
-        assert!(Users::parse(&twice).err().unwrap().contains("there twice"));
         assert!(is_realm("Staff only") && !is_realm("a\"b") && !is_realm("") && !is_realm("a\nb"));
     }
 }
