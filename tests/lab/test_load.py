@@ -232,6 +232,20 @@ def test_json_goes_to_a_file_beside_the_text(nginx: Nginx, tmp_path: pathlib.Pat
     assert text.startswith("closed loop: 10 connections, 10 requests")
 
 
+def test_a_file_that_cannot_be_written_is_found_out_before_the_load(nginx: Nginx, tmp_path: pathlib.Path) -> None:
+    began = time.monotonic()
+    for file, why in [(tmp_path / "no" / "x", f"there is no folder {tmp_path}/no"), (tmp_path, "cannot be written")]:
+        text, errors = run(nginx.url, "-d", "60s", f"--json={file}", status=2)
+        assert not text and f"{file}: {why}" in errors
+    assert time.monotonic() - began < 30
+    # One that only turns out in the end takes nothing else along.
+    text, errors = run(nginx.url, "-n", "10", "--json=/dev/full", status=2)
+    assert text.startswith("closed loop: 10 connections, 10 requests")
+    assert "the report was not written: /dev/full: No space left on device" in errors
+    text, errors = run(nginx.url, "-n", "10", f"--json={tmp_path}/kept", status=2, prefix=["sh", "-c", 'exec "$@" > /dev/full', "sh"])
+    assert "standard output" in errors and json.loads((tmp_path / "kept").read_text())["total"]["ok"] == 10
+
+
 @pytest.mark.parametrize(
     "arguments, message",
     [

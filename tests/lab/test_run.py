@@ -8,6 +8,7 @@ import json
 import os
 import pty
 import re
+import time
 
 from laboratory import SHORT, Laboratory
 
@@ -122,6 +123,18 @@ def test_an_engine_that_is_not_what_it_says_gets_no_figures(lab: Laboratory) -> 
     assert false["failure"]["stage"] == "proof" and not false["measurements"]
     assert "not-rewinding is not what it says: requests were rewound" in output
     assert true["measurements"] and "failure" not in true
+
+
+def test_files_that_cannot_be_written(lab: Laboratory) -> None:
+    run = ["run", "status", "-e", "nginx-return-200", "-r", "1", "-c", "2", *SHORT]
+    for flag in ("--json", "--csv", "--html", "--markdown"):
+        began = time.monotonic()
+        output = lab.run(*run, "-d", "60s", flag, "nowhere/file", status=2)
+        assert "nowhere/file: there is no folder nowhere" in output and time.monotonic() - began < 30
+    # What turns out in the end only takes nothing else along: neither what is printed, nor another file.
+    output = lab.run(*run, "-d", "300ms", "--json", "/dev/full", "--csv", "/dev/full", "--html", "page.html", status=2)
+    assert "results so far are not kept: /dev/full: No space left" in output and "with nothing beside it" in output
+    assert "<html" in (lab.dir / "page.html").read_text()
 
 
 def test_names_and_schedules_that_are_wrong(lab: Laboratory) -> None:

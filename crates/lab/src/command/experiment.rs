@@ -12,7 +12,7 @@ use crate::{
     machine::{self, Machine},
     measure::{Generator, Planned, Pool, Progress, Rounds, Trial, TrialEnd, about, expected, noise},
     output::{csv, html, markdown, status, text},
-    result::{FORMAT, Noise, Part, Results, write_file},
+    result::{FORMAT, Noise, Part, Results, try_file, write_file},
     session::{Session, SessionArgs},
 };
 
@@ -31,6 +31,17 @@ pub struct OutputArgs {
     /// Write the verdicts and a table of each part, for a README
     #[arg(long, value_name = "FILE", help_heading = "Output")]
     pub markdown: Option<PathBuf>,
+}
+
+impl OutputArgs {
+    /// Finds out whether all of them can be written.
+    ///
+    /// # Errors
+    /// One cannot.
+    fn try_out(&self) -> Result<()> {
+        let files = [&self.json, &self.csv, &self.html, &self.markdown];
+        files.into_iter().flatten().try_for_each(|file| try_file(file))
+    }
 }
 
 /// Flags of all experiments.
@@ -141,12 +152,7 @@ impl Experiment {
     /// # Errors
     /// Flags that make no sense here; the generator cannot be prepared.
     pub fn new(session: Session, output: &OutputArgs, title: &str, about: &str) -> Result<Self> {
-        for file in [&output.json, &output.csv, &output.html].into_iter().flatten() {
-            let folder = file.parent().filter(|folder| !folder.as_os_str().is_empty());
-            if let Some(folder) = folder.filter(|folder| !folder.is_dir()) {
-                anyhow::bail!("{}: there is no folder {}", file.display(), folder.display());
-            }
-        }
+        output.try_out()?;
         let machine = Machine::look(&session.lab.repository());
         let before = noise::others();
         session.pin()?;
@@ -222,7 +228,15 @@ impl Experiment {
             status::say(&format!("{}: {}", part.title, will_be_done(part)));
         }
         let json = self.output.json.clone();
-        let mut keep = move |results: &Results| json.as_ref().map_or(Ok(()), |file| results.write(file));
+        let mut said = false;
+        let mut keep = move |results: &Results| {
+            // It may be written in the end, and if not, the results are still printed.
+            if let Some(Err(error)) = json.as_ref().map(|file| results.write(file))
+                && !std::mem::replace(&mut said, true)
+            {
+                status::say(&format!("results so far are not kept: {error:#}"));
+            }
+        };
         Rounds {
             session: &self.session,
             generator: &mut self.generator,
@@ -245,8 +259,8 @@ impl Experiment {
         drop(self.generator);
         let mut results = self.results;
         results.duration = machine::now() - results.started;
-        print(&text::render(&results))?;
-        write_outputs(&results, &self.output)?;
+        let printed = print(&text::render(&results));
+        write_outputs(&results, &self.output).and(printed)?;
         let subjects = || results.parts.iter().flat_map(|part| &part.subjects);
         // An engine that is not installed is no failure of a preset, which names all that somebody may have.
         let failed = |failure: &Failure| failure.stage != Stage::Missing;
@@ -273,22 +287,18 @@ fn will_be_done(part: &Part) -> String {
     format!("{subjects} {what}{}, {rounds} round{}, {time}", plural(subjects), plural(rounds))
 }
 
-/// Writes all files that were asked for.
+/// Writes all files that were asked for, whether another one can be written or not.
 ///
 /// # Errors
 /// One cannot be written.
 pub fn write_outputs(results: &Results, output: &OutputArgs) -> Result<()> {
-    if let Some(file) = &output.json {
-        results.write(file)?;
-    }
-    if let Some(file) = &output.csv {
-        write_file(file, &csv::render(results)?).context("CSV")?;
-    }
-    if let Some(file) = &output.html {
-        write_file(file, html::render(results).as_bytes())?;
-    }
-    if let Some(file) = &output.markdown {
-        write_file(file, markdown::render(results).as_bytes())?;
-    }
-    Ok(())
+    let write = |file: &Option<PathBuf>, render: &dyn Fn() -> Result<Vec<u8>>| match file {
+        Some(file) => write_file(file, &render()?),
+        None => Ok(()),
+    };
+    let json = output.json.as_ref().map_or(Ok(()), |file| results.write(file));
+    let csv = write(&output.csv, &|| csv::render(results).context("CSV"));
+    let html = write(&output.html, &|| Ok(html::render(results).into_bytes()));
+    let markdown = write(&output.markdown, &|| Ok(markdown::render(results).into_bytes()));
+    json.and(csv).and(html).and(markdown)
 }

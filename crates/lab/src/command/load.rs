@@ -5,7 +5,7 @@ mod progress;
 
 use std::{
     fs,
-    io::{Read as _, Write as _},
+    io::Read as _,
     num::NonZero,
     path::PathBuf,
     process::ExitCode,
@@ -29,6 +29,7 @@ use signal_hook::{
     iterator::Signals,
 };
 
+use crate::result::{try_file, write_file};
 use progress::{Progress, When};
 
 const CLOSED_CONNECTIONS: usize = 10;
@@ -196,6 +197,9 @@ fn header(text: &str) -> Result<(HeaderName, HeaderValue), String> {
 /// Anything that kept it from being started.
 pub fn run(args: &LoadArgs) -> anyhow::Result<ExitCode> {
     let load = load(args)?;
+    if let Some(Some(file)) = &args.json {
+        try_file(file)?;
+    }
     let stop = Stop::new();
     let signal = listen_to_signals(&stop)?;
     let mut progress = Progress::new(args.progress, &load.plan);
@@ -299,22 +303,12 @@ fn listen_to_signals(stop: &Stop) -> anyhow::Result<Arc<AtomicI32>> {
 }
 
 fn output(args: &LoadArgs, report: &Report) -> anyhow::Result<()> {
-    let mut stdout = std::io::stdout().lock();
-    let json = || serde_json::to_string_pretty(report).map(|text| text + "\n");
-    let written = match &args.json {
-        Some(None) => stdout.write_all(json()?.as_bytes()),
-        Some(Some(file)) => {
-            fs::write(file, json()?)
-                .with_context(|| format!("{}: cannot write the report", file.display()))?;
-            stdout.write_all(print::text(report).as_bytes())
-        }
-        None => stdout.write_all(print::text(report).as_bytes()),
-    };
-    match written.and_then(|()| stdout.flush()) {
-        // Whoever read us has seen enough.
-        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
-        other => other.context("cannot print the report"),
-    }
+    let json = serde_json::to_string_pretty(report)? + "\n";
+    // Both are tried: what a load has found out is not to be lost because one of them cannot be written.
+    let text = if args.json == Some(None) { &json } else { &print::text(report) };
+    let printed = super::report::print(text);
+    let kept = args.json.iter().flatten().try_for_each(|file| write_file(file, json.as_bytes()));
+    kept.context("the report was not written").and(printed)
 }
 
 fn exit_code(args: &LoadArgs, report: &Report, signal: i32) -> ExitCode {

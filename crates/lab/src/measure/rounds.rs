@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// Is told after each measurement, so that partial results are kept.
-pub type Watch<'a> = dyn FnMut(&Results) -> Result<()> + 'a;
+pub type Watch<'a> = dyn FnMut(&Results) + 'a;
 
 /// How one part of an experiment is run.
 pub struct Rounds<'a> {
@@ -83,14 +83,15 @@ impl Rounds<'_> {
                 }
                 take(subject, end, round, rounds, session.interrupted());
                 results.duration = crate::machine::now() - results.started;
-                (self.watch)(results)?;
+                (self.watch)(results);
             }
         }
         if session.interrupted() {
             results.interrupted = true;
         }
         results.duration = crate::machine::now() - results.started;
-        (self.watch)(results)
+        (self.watch)(results);
+        Ok(())
     }
 }
 

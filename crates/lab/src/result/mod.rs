@@ -9,7 +9,13 @@ mod figure;
 mod statistics;
 mod summary;
 
-use std::{collections::BTreeMap, fs, io::Write, path::Path};
+use std::{
+    collections::BTreeMap,
+    fs,
+    io::Write,
+    os::unix::fs::FileTypeExt as _,
+    path::{Path, PathBuf},
+};
 
 use anyhow::{Context, Result, bail};
 use hayate_load::Report;
@@ -289,6 +295,16 @@ impl Results {
     }
 }
 
+fn folder(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
+/// Where a file is written before it takes its place.
+fn beside(path: &Path) -> Result<PathBuf> {
+    let name = path.file_name().with_context(|| format!("{}: no name of a file", path.display()))?;
+    Ok(folder(path).join(format!(".{}.{}", name.to_string_lossy(), std::process::id())))
+}
+
 /// Writes a file in one step. What is there and is no regular file (a device, a pipe, a link) is written to, and stays what it is.
 ///
 /// # Errors
@@ -297,12 +313,7 @@ pub fn write_file(path: &Path, content: &[u8]) -> Result<()> {
     if fs::symlink_metadata(path).is_ok_and(|there| !there.is_file()) {
         return fs::write(path, content).with_context(|| path.display().to_string());
     }
-    let folder = match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
-        _ => Path::new("."),
-    };
-    let name = path.file_name().with_context(|| format!("{}: no name of a file", path.display()))?;
-    let beside = folder.join(format!(".{}.{}", name.to_string_lossy(), std::process::id()));
+    let beside = beside(path)?;
     let written = fs::File::create(&beside)
         .and_then(|mut file| file.write_all(content))
         .and_then(|()| fs::rename(&beside, path));
@@ -313,11 +324,58 @@ pub fn write_file(path: &Path, content: &[u8]) -> Result<()> {
     written.with_context(|| path.display().to_string())
 }
 
+/// Finds out whether [`write_file`] will be able to write there, before hours are spent on what is to be written. Changes nothing that is there.
+///
+/// # Errors
+/// It will not.
+pub fn try_file(path: &Path) -> Result<()> {
+    let name = path.display();
+    let what = || format!("{name}: cannot be written, name another file");
+    if fs::symlink_metadata(path).is_ok_and(|there| !there.is_file()) {
+        // Who opens a pipe waits for its reader.
+        if fs::metadata(path).is_ok_and(|there| there.file_type().is_fifo()) {
+            return Ok(());
+        }
+        return fs::OpenOptions::new().append(true).create(true).open(path).map(drop).with_context(what);
+    }
+    let beside = beside(path)?;
+    let folder = folder(path);
+    if !folder.is_dir() {
+        bail!("{name}: there is no folder {}", folder.display());
+    }
+    fs::File::create(&beside).and_then(|_| fs::remove_file(&beside)).with_context(what)
+}
+
 #[cfg(test)]
 mod tests {
     use std::{fs, os::unix::fs::symlink};
 
-    use super::write_file;
+    use super::{try_file, write_file};
+
+    #[test]
+    fn it_is_known_beforehand_what_cannot_be_written() {
+        let directory = tempfile::tempdir().unwrap();
+        let at = |name: &str| directory.path().join(name);
+        fs::write(at("there"), "before").unwrap();
+        symlink(at("nowhere/x"), at("astray")).unwrap();
+        let fifo = std::process::Command::new("mkfifo").arg(at("pipe")).status().unwrap();
+        assert!(fifo.success());
+        for good in [at("there"), at("new"), at("pipe"), "/dev/null".into()] {
+            try_file(&good).unwrap();
+        }
+        assert_eq!(fs::read_to_string(at("there")).unwrap(), "before");
+        assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 3);
+        for (bad, why) in [
+            (at("nowhere/x"), "there is no folder"),
+            (at("there/x"), "there is no folder"),
+            (at("astray"), "cannot be written"),
+            (directory.path().to_owned(), "cannot be written"),
+            ("".into(), "no name of a file"),
+        ] {
+            let said = try_file(&bad).unwrap_err().to_string();
+            assert!(said.starts_with(&bad.display().to_string()) && said.contains(why), "{said}");
+        }
+    }
 
     /// `--json /dev/null` as root: the device became a file of root's, and nobody else could write there any more.
     #[test]
