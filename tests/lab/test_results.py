@@ -277,6 +277,21 @@ def test_verdicts_of_the_other_kinds(lab: Laboratory, results: Any) -> None:
     assert re.search(r"^The step that changes most is 'a file': [\d.]+ times the requests/s of 'constant'; one round is too few "
                      r"to say more\.$", printed, re.M)
     assert re.search(r"^nginx-return-200 bears [\d,.]+ requests/s\.", printed, re.M)
+    # Nobody answered rightly: nobody did best.
+    for kind in ("run", "ladder", "saturate"):
+        wrong = copy.deepcopy(changed["parts"][{"run": 0, "ladder": 1, "saturate": 2}[kind]])
+        for subject in wrong["subjects"]:
+            for measurement in subject["measurements"]:
+                load = measurement["load"]
+                for figures in [load["total"], *(phase["figures"] for phase in load.get("phases", []))]:
+                    figures["ok"], figures["ok_percent"], figures["rate"] = 0, 0.0, 0.0
+            if "saturation" in subject:
+                subject["saturation"]["limit"] = 0.0
+        wrong["title"] = "on a schedule"
+        text, _, _ = said(lab, {**changed, "parts": [wrong]})
+        names = ", ".join(subject["name"] for subject in wrong["subjects"])
+        expected = "No rate that was tried was served" if kind == "saturate" else "Not one answer was right, so nothing compares"
+        assert text == f"{expected}: {names}."
     # Nothing was measured: no verdict, and no panic.
     for subject in changed["parts"][0]["subjects"]:
         subject["measurements"] = []

@@ -1,7 +1,7 @@
 //! What a part found out, in a few sentences: who is ahead of whom, by how much, and whether the rounds allow to say so.
 //!
 //! Promises: who is said to be ahead is so by a 95 % confidence interval that leaves "the same" out; else it is said that the rounds
-//! do not tell, or are too few. Yardsticks, which run no application, are never said to be ahead of those that do.
+//! do not tell, or are too few; and nobody is who has not one right answer. Yardsticks, which run no application, are never said to be ahead of those that do.
 
 use super::number::{number, percent};
 use crate::{
@@ -30,11 +30,34 @@ pub fn by_title(subject: &Subject) -> &str {
 /// The verdict on a part.
 pub fn verdict(part: &Part, called: Called) -> String {
     let sentences = match part.kind {
+        Kind::Run | Kind::Ladder if nobody_is_right(part) => Vec::new(),
         Kind::Run => run(part, called),
         Kind::Saturate => limits(part, called),
         Kind::Ladder => steps(part, called),
     };
-    if sentences.is_empty() { "Nothing was measured.".to_owned() } else { sentences.join(" ") }
+    if !sentences.is_empty() {
+        return sentences.join(" ");
+    }
+    let measured: Vec<&str> =
+        part.subjects.iter().filter(|s| !s.measurements.is_empty()).map(|s| called(s)).collect();
+    match (&measured[..], part.kind) {
+        ([], _) => "Nothing was measured.".to_owned(),
+        (_, Kind::Saturate) => format!("No rate that was tried was served: {}.", measured.join(", ")),
+        _ if nobody_is_right(part) => {
+            format!("Not one answer was right, so nothing compares: {}.", measured.join(", "))
+        }
+        _ => "Nothing that was measured compares.".to_owned(),
+    }
+}
+
+/// The share of a subject's answers that were right, percent.
+fn right(subject: &Subject) -> f64 {
+    subject.figure(Metric::OkPercent, None).map_or(0.0, |spread| spread.value)
+}
+
+/// Whether there is no right answer at all, of anybody.
+fn nobody_is_right(part: &Part) -> bool {
+    part.subjects.iter().all(|subject| right(subject) == 0.0)
 }
 
 /// Those that are compared, the best first; yardsticks only among themselves.
@@ -68,8 +91,6 @@ fn run(part: &Part, called: Called) -> Vec<String> {
         part.baseline().filter(|b| b.name != leader.name && compared.iter().any(|c| c.name == b.name));
     // Where the next one is as good, the others that are count as well.
     let mut said = vec![*next];
-    let right =
-        |subject: &Subject| subject.figure(Metric::OkPercent, None).map_or(0.0, |spread| spread.value);
     if !metric.more_is_better() && right(leader) >= right(next) + 1.0 {
         let share = |subject: &Subject| percent(Some(right(subject)));
         let (name, figure) = (called(leader), figure(leader));
