@@ -125,6 +125,14 @@ def test_an_engine_that_is_not_what_it_says_gets_no_figures(lab: Laboratory) -> 
     assert true["measurements"] and "failure" not in true
 
 
+def test_a_quick_run_is_short_unless_it_is_said_how_long(lab: Laboratory) -> None:
+    quick = ["run", "status", "-e", "nginx-return-200", "--quick", "--json", "results.json"]
+    for flags, seconds in [(["-c", "2"], 2), (["--timeout", "3s"], 2), (["-c", "2", "-d", "3s"], 3)]:
+        lab.run(*quick, *flags)
+        (subject,) = lab.results()["parts"][0]["subjects"]
+        assert subject["load"]["duration"] == seconds, subject["load"]
+
+
 def test_files_that_cannot_be_written(lab: Laboratory) -> None:
     run = ["run", "status", "-e", "nginx-return-200", "-r", "1", "-c", "2", *SHORT]
     for flag in ("--json", "--csv", "--html", "--markdown"):

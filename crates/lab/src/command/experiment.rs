@@ -58,7 +58,7 @@ pub struct ExperimentArgs {
     /// Count the instructions that engines execute for each request, which a busy machine does not disturb
     #[arg(long, help_heading = "Measurement")]
     pub instructions: bool,
-    /// One short round, to see whether it works: no figures to show around
+    /// One short round, to see whether it works: no figures to show around. A duration, schedule or number that is given itself holds
     #[arg(long, help_heading = "Measurement")]
     pub quick: bool,
     #[command(flatten)]
@@ -99,13 +99,13 @@ impl ExperimentArgs {
         if self.quick { seconds.min(QUICK_WARM_UP) } else { seconds }
     }
 
-    /// The load: what the flags say on top of the data's, and shorter if it is to be quick.
+    /// The load: what the flags say on top of the data's, and shorter if it is to be quick and they do not say how long it is.
     ///
     /// # Errors
     /// The flags contradict each other.
     pub fn load(&self, flags: &LoadText, base: &Load) -> Result<Load> {
         let load = flags.over(base).map_err(anyhow::Error::msg)?;
-        Ok(if flags.is_empty() { self.shorten(&load) } else { load })
+        Ok(if flags.say_how_long() { load } else { self.shorten(&load) })
     }
 
     /// A load as it is, or shorter if it is to be quick.

@@ -207,6 +207,15 @@ pub enum Form {
 }
 
 impl LoadText {
+    /// Whether it says how long a load goes on, or how many requests it sends.
+    pub fn say_how_long(&self) -> bool {
+        self.duration.is_some()
+            || self.requests.is_some()
+            || self.schedule.is_some()
+            || self.threads.is_some()
+            || self.loops.is_some()
+    }
+
     /// Whether it says nothing.
     pub fn is_empty(&self) -> bool {
         let Self {
