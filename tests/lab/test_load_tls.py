@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import http.server
+import pathlib
 import re
+import ssl
+import threading
 from collections.abc import Iterator
 
 import pytest
 
 from generator import Nginx, generator, load, run
+from lib.tls import self_signed
 
 
 @pytest.fixture(scope="module")
@@ -44,6 +50,55 @@ def test_a_certificate_that_nobody_vouches_for_is_refused_and_the_reason_is_said
     report = load(wrong, "-n", "5", "-c", "1", "--ca-file", str(nginx.authority), status=1)
     assert report["total"]["errors"] == {"tls": 5} and "not valid for" in report["warnings"][0]
     assert load(wrong, "-n", "5", "-c", "1", "--insecure")["total"]["ok"] == 5
+
+
+@contextlib.contextmanager
+def tls_server(chain: pathlib.Path, private: pathlib.Path) -> Iterator[int]:
+    """Answers whatever comes by TLS; its port."""
+    made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    made.load_cert_chain(chain, private)
+
+    class Answer(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(204)
+            self.end_headers()
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    class Server(http.server.ThreadingHTTPServer):
+        def handle_error(self, *_: object) -> None:
+            """Handshakes that fail are what is tested."""
+
+    with Server(("127.0.0.1", 0), Answer) as server:
+        server.socket = made.wrap_socket(server.socket, server_side=True)
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            yield server.server_address[1]
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+def test_a_self_signed_certificate_is_believed_if_it_is_named_itself(tmp_path: pathlib.Path) -> None:
+    # As `openssl req -x509` makes it, it is an authority's (CA:TRUE); curl believes it so.
+    chain, private = self_signed(tmp_path, "itself", ["localhost"])
+    (tmp_path / "another").mkdir()
+    other, _ = self_signed(tmp_path / "another", "itself", ["localhost"])
+    expired = self_signed(tmp_path, "expired", ["localhost"], between=(-9, -2))
+    with tls_server(chain, private) as port:
+        few = ["-n", "3", "-c", "1", "--expect-status", "204"]
+        assert load(f"https://localhost:{port}/", *few, "--ca-file", str(chain))["total"]["ok"] == 3
+        report = load(f"https://127.0.0.1:{port}/", *few, "--ca-file", str(chain), status=1)
+        assert report["total"]["errors"] == {"tls": 3} and "not valid for" in report["warnings"][0]
+        report = load(f"https://localhost:{port}/", *few, "--ca-file", str(other), status=1)
+        assert report["total"]["errors"] == {"tls": 3}
+        assert "the server's certificate is an authority's (CA:TRUE)" in report["warnings"][0], report["warnings"]
+        assert "CaUsedAsEndEntity" not in report["warnings"][0]
+    with tls_server(*expired) as port:
+        report = load(f"https://localhost:{port}/", *few, "--ca-file", str(expired[0]), status=1)
+        assert report["total"]["errors"] == {"tls": 3} and "expired" in report["warnings"][0]
 
 
 def test_sessions_are_resumed_unless_each_handshake_has_to_be_a_full_one(nginx: Nginx) -> None:
@@ -114,6 +169,8 @@ def test_a_server_without_http2_is_named(nginx: Nginx) -> None:
     # HTTP/2 with prior knowledge to who speaks HTTP/1.1 only: it answers something that is none.
     report = load(nginx.url, "-n", "3", "-c", "1", "--http2", "--timeout", "5s", status=1)
     assert report["total"]["ok"] == 0 and "timeout" not in report["total"]["errors"]
+    assert any("prior knowledge" in warning for warning in report["warnings"])
+    assert load(nginx.h2c, "-n", "3", "-c", "1", "--http2")["warnings"] == []
 
 
 def test_what_makes_no_sense_is_refused(nginx: Nginx) -> None:

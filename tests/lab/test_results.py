@@ -202,7 +202,7 @@ def test_comparisons(lab: Laboratory, results: Any) -> None:
     assert "1 worse" in compare("wrong", 1)
     # A single round says nothing about its noise.
     assert "too few rounds to tell" in lab.run("compare", "results.json", "results.json")
-    assert "no results of hayate-lab" in lab.run("compare", "lab/php.ini", "before.json", status=2)
+    assert "no results of `hayate-lab run`" in lab.run("compare", "lab/php.ini", "before.json", status=2)
 
 
 def closed(results: Any, rates: dict[str, list[float]], kinds: tuple[str, ...] = ()) -> Any:
@@ -296,6 +296,15 @@ def test_verdicts_of_the_other_kinds(lab: Laboratory, results: Any) -> None:
     for subject in changed["parts"][0]["subjects"]:
         subject["measurements"] = []
     assert said(lab, {**changed, "parts": changed["parts"][:1]})[0] == "Nothing was measured."
+
+
+def test_the_report_of_a_load_is_called_what_it_is(lab: Laboratory, results: Any) -> None:
+    load = results["parts"][0]["subjects"][0]["measurements"][0]["load"]
+    (lab.dir / "load.json").write_text(json.dumps({"format": 1, "generator": "hayate-load 1", **load}))
+    (lab.dir / "other.json").write_text("{}")
+    for command in (["report", "load.json"], ["compare", "results.json", "load.json"]):
+        assert "load.json: the report of a single `hayate-lab load`; what `run`" in lab.run(*command, status=2)
+    assert "other.json: no results of `hayate-lab run`" in lab.run("report", "other.json", status=2)
 
 
 def test_a_quantile_is_one_figure(lab: Laboratory, results: Any) -> None:

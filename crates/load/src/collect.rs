@@ -12,10 +12,11 @@ use nix::sys::{
 };
 
 use crate::{
+    failure::Failure,
     plan::{Plan, Until},
     recorder::{Note, Slice, Summary},
     report::{Health, PhaseFigures, PlanReport, ProtocolReport, Report, Second},
-    run::Load,
+    run::{Load, Version},
     schedule::Schedule,
     tally::{Tally, Times},
     tls::Tls,
@@ -257,9 +258,21 @@ fn doubts(report: &Report) -> Vec<String> {
             100.0 * share(total.late_waiting)
         ));
     }
-    if total.errors.contains_key(crate::Failure::Local.name()) {
+    if total.errors.contains_key(Failure::Local.name()) {
         doubts.push(
             "this machine ran out of ports, descriptors or memory: these errors are not the server's"
+                .to_owned(),
+        );
+    }
+    let broke = |failure: &Failure| total.errors.contains_key(failure.name());
+    if report.protocol.http == Version::Http2.name()
+        && report.target.starts_with("http://")
+        && total.ok == 0
+        && [Failure::Malformed, Failure::Reset, Failure::Closed, Failure::Incomplete].iter().any(broke)
+    {
+        doubts.push(
+            "the server may not speak HTTP/2 with prior knowledge, which is what --http2 means for http://: load it without \
+             --http2, or by https://, where both sides agree on it"
                 .to_owned(),
         );
     }

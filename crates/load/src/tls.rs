@@ -8,13 +8,19 @@ use std::{
 };
 
 use rustls::{
-    ClientConfig, ClientConnection, DigitallySignedStruct, RootCertStore, SignatureScheme,
+    CertificateError, ClientConfig, ClientConnection, DigitallySignedStruct, OtherError, RootCertStore,
+    SignatureScheme,
     client::{
-        Resumption,
+        Resumption, WebPkiServerVerifier,
         danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
+        verify_server_name,
     },
     crypto::{CryptoProvider, aws_lc_rs},
-    pki_types::{CertificateDer, ServerName, UnixTime, pem::PemObject as _},
+    pki_types::{
+        CertificateDer, ServerName, UnixTime,
+        pem::PemObject as _,
+    },
+    server::ParsedCertificate,
 };
 
 use crate::run::{LoadError, Version};
@@ -63,7 +69,9 @@ impl Tls {
             Trust::Nobody => {
                 builder.dangerous().with_custom_certificate_verifier(Arc::new(Unchecked(provider)))
             }
-            Trust::System | Trust::File(_) => builder.with_root_certificates(authorities(trust)?),
+            Trust::System | Trust::File(_) => builder
+                .dangerous()
+                .with_custom_certificate_verifier(Arc::new(Verifier::new(authorities(trust)?, provider)?)),
         };
         let mut config = builder.with_no_client_auth();
         config.alpn_protocols = vec![version.alpn().to_vec()];
@@ -109,28 +117,119 @@ fn resumes(version: Version, resume: bool) -> bool {
     resume && version != Version::Http3
 }
 
-fn authorities(trust: &Trust) -> Result<RootCertStore, LoadError> {
-    let mut roots = RootCertStore::empty();
+fn authorities(trust: &Trust) -> Result<Vec<CertificateDer<'static>>, LoadError> {
     let Trust::File(file) = trust else {
-        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-        return match roots.is_empty() {
-            false => Ok(roots),
-            true => Err(LoadError::Tls(
+        return Ok(rustls_native_certs::load_native_certs().certs);
+    };
+    let wrong = |what: &dyn std::fmt::Display| LoadError::Tls(format!("{}: {what}", file.display()));
+    let mut roots = RootCertStore::empty();
+    let mut found = Vec::new();
+    for certificate in CertificateDer::pem_file_iter(file).map_err(|error| wrong(&error))? {
+        let certificate = certificate.map_err(|error| wrong(&error))?;
+        roots.add(certificate.clone()).map_err(|error| wrong(&error))?;
+        found.push(certificate);
+    }
+    if found.is_empty() {
+        return Err(wrong(&"no certificate in PEM form"));
+    }
+    Ok(found)
+}
+
+/// Believes whom webpki believes, and a server whose certificate is itself one of the authorities': `openssl req -x509` makes each one of an
+/// authority, which webpki takes for no server's; curl does.
+#[derive(Debug)]
+struct Verifier {
+    webpki: Arc<WebPkiServerVerifier>,
+    named: Vec<CertificateDer<'static>>,
+}
+
+/// Shown by rustls, which shows others' errors as Rust does.
+#[derive(thiserror::Error)]
+#[error(
+    "the server's certificate is an authority's (CA:TRUE): name it itself as an authority (--ca-file), or do not check (--insecure)"
+)]
+struct OfAuthority;
+
+impl std::fmt::Debug for OfAuthority {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Display::fmt(self, f)
+    }
+}
+
+impl Verifier {
+    fn new(named: Vec<CertificateDer<'static>>, provider: Arc<CryptoProvider>) -> Result<Self, LoadError> {
+        let mut roots = RootCertStore::empty();
+        roots.add_parsable_certificates(named.iter().cloned());
+        if roots.is_empty() {
+            return Err(LoadError::Tls(
                 "this system has no authorities to check certificates by: install ca-certificates, name a \
                  file of them, or do not check"
                     .to_owned(),
-            )),
-        };
+            ));
+        }
+        let webpki = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider).build();
+        Ok(Self { webpki: webpki.map_err(|error| LoadError::Tls(error.to_string()))?, named })
+    }
+}
+
+impl ServerCertVerifier for Verifier {
+    fn verify_server_cert(
+        &self,
+        certificate: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        name: &ServerName<'_>,
+        ocsp: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        let verified = self.webpki.verify_server_cert(certificate, intermediates, name, ocsp, now);
+        if !verified.as_ref().is_err_and(is_of_authority) {
+            return verified;
+        }
+        if !self.named.iter().any(|named| named.as_ref() == certificate.as_ref()) {
+            return Err(CertificateError::Other(OtherError(Arc::new(OfAuthority))).into());
+        }
+        // webpki has looked at its dates before.
+        verify_server_name(&ParsedCertificate::try_from(certificate)?, name)?;
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.webpki.verify_tls12_signature(message, certificate, signed)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signed: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.webpki.verify_tls13_signature(message, certificate, signed)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.webpki.supported_verify_schemes()
+    }
+}
+
+/// Whether webpki has refused a certificate because it is an authority's.
+fn is_of_authority(error: &rustls::Error) -> bool {
+    let rustls::Error::InvalidCertificate(CertificateError::Other(OtherError(why))) = error else {
+        return false;
     };
-    let wrong = |what: &dyn std::fmt::Display| LoadError::Tls(format!("{}: {what}", file.display()));
-    for certificate in CertificateDer::pem_file_iter(file).map_err(|error| wrong(&error))? {
-        let certificate = certificate.map_err(|error| wrong(&error))?;
-        roots.add(certificate).map_err(|error| wrong(&error))?;
+    matches!(why.downcast_ref(), Some(webpki::Error::CaUsedAsEndEntity))
+}
+
+/// What rustls says, without its own name of what others have said.
+pub(crate) fn reason(error: &rustls::Error) -> String {
+    match error {
+        rustls::Error::InvalidCertificate(CertificateError::Other(OtherError(why))) => why.to_string(),
+        other => other.to_string(),
     }
-    if roots.is_empty() {
-        return Err(wrong(&"no certificate in PEM form"));
-    }
-    Ok(roots)
 }
 
 /// Believes everybody. Signatures are not checked either: the generator's time is for the load.

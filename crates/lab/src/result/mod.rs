@@ -267,13 +267,25 @@ impl Results {
     pub fn read(path: &Path) -> Result<Self> {
         let name = path.display();
         let text = fs::read_to_string(path).with_context(|| name.to_string())?;
+        // Of `load`; its format is another one.
+        #[derive(Deserialize)]
+        struct OfLoad {
+            #[allow(dead_code, reason = "it is there, or not")]
+            generator: String,
+        }
+        if serde_json::from_str::<OfLoad>(&text).is_ok() {
+            bail!(
+                "{name}: the report of a single `hayate-lab load`; what `run`, `saturate`, `ladder` or `reproduce` wrote with \
+                 --json FILE is wanted"
+            );
+        }
         #[derive(Deserialize)]
         struct Version {
             format: u32,
             lab: String,
         }
         let version: Version = serde_json::from_str(&text)
-            .with_context(|| format!("{name}: no results of hayate-lab (made with --json FILE)"))?;
+            .with_context(|| format!("{name}: no results of `hayate-lab run`, `saturate`, `ladder` or `reproduce` (made with --json FILE)"))?;
         if version.format != FORMAT {
             let Version { format, lab } = version;
             bail!("{name}: made by {lab} in format {format}; this program reads format {FORMAT}");

@@ -19,7 +19,12 @@ use tokio::{
 use tokio_rustls::{TlsConnector, client::TlsStream};
 
 use super::Traffic;
-use crate::{failure::Failure, run::Version, tls::Tls, user::Desk};
+use crate::{
+    failure::Failure,
+    run::Version,
+    tls::{Tls, reason},
+    user::Desk,
+};
 
 /// A socket that counts.
 struct Socket {
@@ -107,12 +112,11 @@ async fn handshake(desk: &Desk, tls: &Tls, socket: Socket) -> Result<TlsStream<S
     let name: ServerName<'static> = tls.name.clone();
     let connector = TlsConnector::from(tls.config.clone());
     let stream = connector.connect(name, socket).await.map_err(|error| {
-        let reason = error.get_ref().and_then(|reason| reason.downcast_ref::<rustls::Error>());
-        match reason {
+        match error.get_ref().and_then(|reason| reason.downcast_ref::<rustls::Error>()) {
             Some(rustls::Error::AlertReceived(AlertDescription::NoApplicationProtocol)) => {
                 tls.note_failure(no_protocol(desk));
             }
-            Some(reason) => tls.note_failure(&reason.to_string()),
+            Some(error) => tls.note_failure(&reason(error)),
             None => {}
         }
         Failure::of_handshake(&error)
