@@ -349,12 +349,12 @@ pub struct Rule {
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, expecting = "a table such as { requests = 5, per = \"1s\", burst = 10 }")]
 pub struct Rate {
-    /// So many requests, 1 to 1000000, in `per`. Default: none; it has to be said.
+    /// The steady rate: so many requests, 1 to 1000000, in `per`, evenly: `5` in `1s` is one in each 200 ms. It allows nothing at once. Default: none; it has to be said.
     pub requests: u32,
     /// That time, `1ms` to `1d`. Default: `1s`.
     #[schemars(with = "Option<String>")]
     pub per: Option<Time>,
-    /// So many more at once, 0 to 1000000. Default: as `requests`.
+    /// So many may come before their moment, 0 to 1000000, as with nginx's `burst` and `nodelay`: a visitor who has waited long enough may send `burst` + 1 requests at once, whatever `requests` is, and gets one of them back each `per` / `requests`. Default: as `requests`.
     pub burst: Option<u32>,
     /// Who is counted as one: `address` (of IPv6 its first 64 bits; requests from proxies of `trusted_proxies` that do not say for whom are not counted), `path` (all visitors together, each path by itself), `all`, or `header:NAME` (its value). Default: `address`.
     pub by: Option<String>,
