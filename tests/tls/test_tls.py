@@ -615,9 +615,15 @@ def test_what_check_says_of_certificates(hayate_command, files, tmp_path) -> Non
         assert done.returncode == 0, done.stderr
         warnings = [line for line in done.stdout.splitlines() if line.startswith("warning") and name in line]
         assert len(warnings) == 1 and re.search(said, warnings[0]), done.stdout
+    own = (tmp_path / "soon.pem").read_text()
+    (tmp_path / "cut.pem").write_text(own[:-30])
+    (tmp_path / "turned.pem").write_text((files / "ca.pem").read_text() + own)
     for tls, said in [
         (f'certificates = [{{ certificate = "soon.pem", key = "{files}/one.key" }}]', "the private key is not the certificate's"),
         ('certificates = [{ certificate = "none.pem", key = "soon.key" }]', "none.pem cannot be read"),
+        ('certificates = [{ certificate = "cut.pem", key = "soon.key" }]', "cut.pem: it holds no certificate in PEM (the line '-----END CERTIFICATE-----' is missing)"),
+        ('certificates = [{ certificate = "turned.pem", key = "soon.key" }]', "turned.pem: its certificates are in the wrong order: the private key is that of number 2"),
+        (f'certificates = [{{ certificate = "soon.pem", key = "soon.key" }}]\nverify = "optional"\nclient_ca = "cut.pem"', "'-----END CERTIFICATE-----' is missing"),
         ('certificates = [{ certificate = "soon.key", key = "soon.key" }]', "soon.key: it holds no certificate"),
         ('certificates = [{ certificate = "soon.pem", key = "soon.pem" }]', "soon.pem: it holds no private key"),
         ('acme = "nobody"', "is no mail address"),

@@ -5,7 +5,10 @@ use std::{fmt, sync::Arc, time::SystemTime};
 use rustls::{
     SignatureAlgorithm,
     crypto::aws_lc_rs::sign::any_supported_type,
-    pki_types::{CertificateDer, PrivateKeyDer, pem::PemObject},
+    pki_types::{
+        CertificateDer, PrivateKeyDer,
+        pem::{self, PemObject},
+    },
     sign::CertifiedKey,
 };
 use serde::{Deserialize, Serialize};
@@ -45,6 +48,12 @@ pub enum Fault {
         "the private key is not the certificate's; the first certificate of the file has to be the server's own"
     )]
     NoPair,
+    /// The server's own certificate is not the first one.
+    #[error(
+        "its certificates are in the wrong order: the private key is that of number {0}; the server's own has to come first, then the one that \
+         signed it"
+    )]
+    Order(usize),
     /// Browsers would not take it.
     #[error("the certificate names no host (subjectAltName); clients refuse such a certificate")]
     NoNames,
@@ -66,8 +75,8 @@ impl Certificate {
     pub fn from_pem(chain: &[u8], key: &[u8]) -> Result<Certificate, Fault> {
         let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(chain)
             .collect::<Result<_, _>>()
-            .map_err(|error| Fault::NoCertificate(error.to_string()))?;
-        let key = PrivateKeyDer::from_pem_slice(key).map_err(|error| Fault::NoKey(error.to_string()))?;
+            .map_err(|error| Fault::NoCertificate(pem_fault(&error)))?;
+        let key = PrivateKeyDer::from_pem_slice(key).map_err(|error| Fault::NoKey(pem_fault(&error)))?;
         Certificate::from_der(chain, &key)
     }
 
@@ -91,14 +100,21 @@ impl Certificate {
                 _ => None,
             });
         let names: Vec<String> = names.collect();
-        if names.is_empty() {
-            return Err(Fault::NoNames);
-        }
         let (not_before, not_after) =
             (parsed.validity().not_before.timestamp(), parsed.validity().not_after.timestamp());
         let rsa = key.algorithm() == SignatureAlgorithm::RSA;
+        let fits = |one: &CertificateDer<'static>| {
+            CertifiedKey::new(vec![one.clone()], Arc::clone(&key)).keys_match().is_ok()
+        };
+        match chain.iter().position(fits) {
+            Some(0) => {}
+            Some(before) => return Err(Fault::Order(before.saturating_add(1))),
+            None => return Err(Fault::NoPair),
+        }
+        if names.is_empty() {
+            return Err(Fault::NoNames);
+        }
         let certified = CertifiedKey::new(chain, key);
-        certified.keys_match().map_err(|_| Fault::NoPair)?;
         Ok(Certificate { key: Arc::new(certified), names, not_before, not_after, rsa })
     }
 
@@ -138,6 +154,24 @@ impl Certificate {
     /// The chain, its own certificate first.
     pub fn chain(&self) -> &[CertificateDer<'static>] {
         &self.key.cert
+    }
+}
+
+/// Why a text is not the PEM that was wanted, in words: what the crate says shows lines as the numbers of their bytes.
+pub(crate) fn pem_fault(error: &pem::Error) -> String {
+    match error {
+        pem::Error::MissingSectionEnd { end_marker } => {
+            format!(
+                "the line '-----END {}-----' is missing",
+                String::from_utf8_lossy(end_marker).escape_debug()
+            )
+        }
+        pem::Error::IllegalSectionStart { line } => {
+            let line: String = String::from_utf8_lossy(line).trim_end().chars().take(64).collect();
+            format!("the line '{}' does not end with '-----'", line.escape_debug())
+        }
+        pem::Error::NoItemsFound => "there is none".to_owned(),
+        other => other.to_string(),
     }
 }
 
@@ -190,6 +224,35 @@ mod tests {
         assert!(matches!(Certificate::from_pem(b"", one_key.0.as_bytes()), Err(Fault::NoCertificate(_))));
         assert!(matches!(Certificate::from_pem(chain.as_bytes(), b"nothing"), Err(Fault::NoKey(_))));
         assert!(one.remaining() > 0 && one.covers("one.example") && !one.covers("other.example"));
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_in_words() {
+        let (one, key) = self_signed(&["one.example".into()]).unwrap();
+        let (other, _) = self_signed(&["other.example".into()]).unwrap();
+        let chain = |chain: &str| Certificate::from_pem(chain.as_bytes(), key.0.as_bytes());
+        let (one, other) = (pem(&one), pem(&other));
+        assert_eq!(chain(&(other.clone() + &one)).unwrap_err(), Fault::Order(2));
+        assert_eq!(chain(&(other.clone() + &other)).unwrap_err(), Fault::NoPair);
+        assert!(chain(&(one.clone() + &other)).is_ok());
+        for (text, said) in [
+            (one.replace("-----END", "----END"), "the line '-----END CERTIFICATE-----' is missing"),
+            (
+                one.replace("CERTIFICATE-----\n", "CERTIFICATE--\n"),
+                "the line '-----BEGIN CERTIFICATE--' does not end with",
+            ),
+        ] {
+            let fault = chain(&text).unwrap_err().to_string();
+            assert!(fault.contains(said), "{fault}");
+        }
+        let fault = Certificate::from_pem(one.as_bytes(), b"-----BEGIN PRIVATE KEY-----\n").unwrap_err();
+        assert!(fault.to_string().contains("'-----END PRIVATE KEY-----' is missing"), "{fault}");
+        assert!(
+            Certificate::from_pem(one.as_bytes(), b"x")
+                .unwrap_err()
+                .to_string()
+                .contains("not encrypted): there is none;")
+        );
     }
 
     #[test]

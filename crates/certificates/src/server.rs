@@ -15,7 +15,7 @@ use rustls::{
 };
 use serde::{Deserialize, Serialize};
 
-use crate::{Pem, Resolver, resolver::ACME_TLS, verifier::Verifier};
+use crate::{Pem, Resolver, certificate::pem_fault, resolver::ACME_TLS, verifier::Verifier};
 
 /// The oldest version that a client may speak.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -109,7 +109,7 @@ pub fn server(
         Verify::Optional(ca) | Verify::Required(ca) => {
             let fault = |error: String| ServerFault::ClientCa(error);
             let authorities = CertificateDer::pem_slice_iter(ca.0.as_bytes()).collect::<Result<_, _>>();
-            let authorities = authorities.map_err(|error| fault(error.to_string()))?;
+            let authorities = authorities.map_err(|error| fault(pem_fault(&error)))?;
             let required = matches!(verify, Verify::Required(_));
             let verifier = Verifier::new(authorities, required, provider).map_err(fault)?;
             builder.with_client_cert_verifier(Arc::new(verifier))

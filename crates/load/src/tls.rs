@@ -18,7 +18,7 @@ use rustls::{
     crypto::{CryptoProvider, aws_lc_rs},
     pki_types::{
         CertificateDer, ServerName, UnixTime,
-        pem::PemObject as _,
+        pem::{self, PemObject as _},
     },
     server::ParsedCertificate,
 };
@@ -124,8 +124,8 @@ fn authorities(trust: &Trust) -> Result<Vec<CertificateDer<'static>>, LoadError>
     let wrong = |what: &dyn std::fmt::Display| LoadError::Tls(format!("{}: {what}", file.display()));
     let mut roots = RootCertStore::empty();
     let mut found = Vec::new();
-    for certificate in CertificateDer::pem_file_iter(file).map_err(|error| wrong(&error))? {
-        let certificate = certificate.map_err(|error| wrong(&error))?;
+    for certificate in CertificateDer::pem_file_iter(file).map_err(|error| wrong(&pem_fault(&error)))? {
+        let certificate = certificate.map_err(|error| wrong(&pem_fault(&error)))?;
         roots.add(certificate.clone()).map_err(|error| wrong(&error))?;
         found.push(certificate);
     }
@@ -133,6 +133,23 @@ fn authorities(trust: &Trust) -> Result<Vec<CertificateDer<'static>>, LoadError>
         return Err(wrong(&"no certificate in PEM form"));
     }
     Ok(found)
+}
+
+/// The crate shows lines as the numbers of their bytes.
+fn pem_fault(error: &pem::Error) -> String {
+    match error {
+        pem::Error::MissingSectionEnd { end_marker } => {
+            format!(
+                "the line '-----END {}-----' is missing",
+                String::from_utf8_lossy(end_marker).escape_debug()
+            )
+        }
+        pem::Error::IllegalSectionStart { line } => {
+            let line: String = String::from_utf8_lossy(line).trim_end().chars().take(64).collect();
+            format!("the line '{}' does not end with '-----'", line.escape_debug())
+        }
+        other => other.to_string(),
+    }
 }
 
 /// Believes whom webpki believes, and a server whose certificate is itself one of the authorities': `openssl req -x509` makes each one of an
