@@ -39,7 +39,7 @@ pub fn verdict(part: &Part, called: Called) -> String {
         return sentences.join(" ");
     }
     let measured: Vec<&str> =
-        part.subjects.iter().filter(|s| !s.measurements.is_empty()).map(|s| called(s)).collect();
+        part.subjects.iter().filter(|s| !s.measurements.is_empty()).map(called).collect();
     match (&measured[..], part.kind) {
         ([], _) => "Nothing was measured.".to_owned(),
         (_, Kind::Saturate) => format!("No rate that was tried was served: {}.", measured.join(", ")),
