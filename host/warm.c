@@ -114,14 +114,13 @@ bool warm_request_over(void)
 
 void warm_after_rewind(void)
 {
-	const char *kind = connections_answered();
+	const char *kind, *wrong = connections_answered(&kind);
 	uint64_t resets, ns;
 	connections_cost(&resets, &ns);
 	hy_ring_record()->resets = resets;
 	hy_ring_record()->reset_ns = ns;
-	if (kind != NULL) {
-		log_format("A connection to %s was not put back within its time or not as expected; this worker is replaced.",
-		           kind);
+	if (wrong != NULL) {
+		log_format("A connection to %s is not kept any longer: %s. This worker is replaced.", kind, wrong);
 		worker_exit(HY_RETIRED_CONNECTION_LOST);
 	}
 }

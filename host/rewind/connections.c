@@ -268,11 +268,12 @@ static bool unread(const struct connection *one)
 /* Sends what puts it back. False when it cannot be in a state that this would lead back from. */
 static bool put_back(struct connection *one)
 {
-	uint8_t text[MOST_AGAIN + 512];
+	uint8_t text[MOST_AGAIN + MOST_QUESTION + 1024];
 	if (one->broken || !one->protocol->at_rest(one)) {
 		return false;
 	}
 	one->disturbed = true;
+	one->changed = false;
 	size_t len = one->protocol->reset(one, text, sizeof text);
 	one->resetting = len > 0 && send_all(one->fd, text, len);
 	return one->resetting;
@@ -328,7 +329,8 @@ static void settle(struct connection *one)
 		one->recorded = true;
 		one->protocol->settle(one);
 		if (one->why[0] == '\0' && !(put_back(one) && was_put_back(one))) {
-			connection_declined(one, "its server did not put it back as it was told to");
+			connection_declined(one, one->changed ? "after its server has put it back it is not as it was"
+			                                      : "its server did not put it back as it was told to");
 		}
 		if (one->why[0] == '\0') {
 			one->protocol->compare(one);
@@ -442,7 +444,7 @@ bool connections_reset(void)
 	return good;
 }
 
-const char *connections_answered(void)
+const char *connections_answered(const char **kind)
 {
 	const char *wrong = NULL;
 	if (table == NULL || !table->settled) {
@@ -454,7 +456,9 @@ const char *connections_answered(void)
 			uint64_t started = now();
 			if (!was_put_back(one)) {
 				one->broken = true;
-				wrong = one->protocol->name;
+				*kind = one->protocol->name;
+				wrong = one->changed ? "its server's settings have changed, or a stored function has changed its role"
+				                     : "it was not put back within its time or not as expected";
 			}
 			table->reset_ns += now() - started;
 		}

@@ -40,8 +40,9 @@ size_t connections_settle(void (*tell)(const char *peer, const char *kind, const
 /* Without waiting. False: the process must not serve another request. */
 bool connections_reset(void);
 
-/* Waits five seconds at most for each connection that the request before has used. NULL, or what was wrong with one. */
-const char *connections_answered(void);
+/* Waits five seconds at most for each connection that the request before has used. NULL, or what was wrong with one of
+ * that kind. */
+const char *connections_answered(const char **kind);
 
 /* How many were put back since the point, and what that took this process, waiting included, in ns. */
 void connections_cost(uint64_t *resets, uint64_t *ns);

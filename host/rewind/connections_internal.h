@@ -13,8 +13,12 @@
 #define MOST_AGAIN 8192
 /* A shorter form of it, where that will do. */
 #define MOST_BRIEF 4096
+/* What a server is asked about a connection. */
+#define MOST_QUESTION 2048
 /* By which a protocol is recognised. */
 #define FIRST_BYTES 8
+/* A value of PostgreSQL's that is set again. */
+#define MOST_VALUE 64
 #define BAD_MESSAGE SIZE_MAX
 
 enum verdict { MORE, GOOD, BAD };
@@ -28,6 +32,7 @@ struct connection {
 	bool resetting; /* the answers to what puts it back are to come */
 	bool broken;    /* no more is to be said on it */
 	bool disturbed; /* its server was told to forget, or has not answered as expected */
+	bool changed;   /* it was put back, and is not as it was: its server's settings are others */
 	int fd, pid;
 	const struct protocol *protocol;
 	char why[256]; /* it is not kept; empty: nothing speaks against it */
@@ -54,6 +59,7 @@ struct connection {
 	bool ended;       /* the last packet was the end of the last result */
 	bool profiles;    /* its server knows profiling */
 	bool seeds;       /* its server lets this user seed RAND() */
+	size_t dialect;   /* which names of variables its server knows */
 	long statements;  /* prepared and not closed */
 	bool moved;       /* another database or role may have been chosen */
 	unsigned answers; /* to what was said to put it back */
@@ -79,6 +85,7 @@ struct connection {
 	uint8_t brief[MOST_BRIEF];
 	uint8_t answer[8192];
 	char before[4096]; /* how the server described it */
+	char told[1024];   /* MySQL, PostgreSQL: of that, what is asked after each reset */
 };
 
 struct protocol {
@@ -94,11 +101,11 @@ struct protocol {
 	void (*heard)(struct connection *one, const uint8_t *bytes, size_t len);
 	/* Before the first reset: asks how it is, and completes what is said again. */
 	void (*settle)(struct connection *one);
-	/* After it: whether it is as it was. */
+	/* After it: what else has to be tried. */
 	void (*compare)(struct connection *one);
 	/* As far as can be seen, no answer is outstanding, and no half message was sent. */
 	bool (*at_rest)(const struct connection *one);
-	/* Writes what puts it back; 0 when there is no room. */
+	/* Writes what puts it back, and asks whether it is as it was; 0 when there is no room. */
 	size_t (*reset)(struct connection *one, uint8_t *to, size_t room);
 	enum verdict (*judge_reset)(struct connection *one);
 	void (*rested)(struct connection *one);

@@ -268,10 +268,10 @@ static bool at_rest(const struct connection *one)
 	       one->skip == 0 && (one->sequence != 0 || one->ended);
 }
 
-/* One row of one column that is text; or an error, with `found_at` 0. */
-static enum verdict judge_row(struct connection *one)
+/* From `at` to the end: one row of one column that is text; or an error, with `found_at` 0. */
+static enum verdict judge_row_at(struct connection *one, size_t at)
 {
-	size_t at = 0;
+	const size_t first = at;
 	for (unsigned packet = 1;; packet++) {
 		const uint8_t *body = one->answer + at + 4;
 		if (one->answer_len - at < 4 || one->answer_len - at - 4 < length(one->answer + at)) {
@@ -283,7 +283,7 @@ static enum verdict judge_row(struct connection *one)
 		}
 		if (body[0] == ERROR) {
 			one->found_at = 0;
-			return packet == 1 && at + 4 + size == one->answer_len ? GOOD : BAD;
+			return at == first && at + 4 + size == one->answer_len ? GOOD : BAD;
 		}
 		if (packet == 1 && (size != 1 || body[0] != 1)) {
 			return BAD;
@@ -305,18 +305,28 @@ static enum verdict judge_row(struct connection *one)
 	}
 }
 
+static enum verdict judge_row(struct connection *one)
+{
+	return judge_row_at(one, 0);
+}
+
+/* The text that a row at the end of the answer holds: behind it there is the last packet, of four and five bytes. */
+static const char *found_text(const struct connection *one, size_t *len)
+{
+	*len = one->answer_len - 9 - one->found_at;
+	return (const char *)one->answer + one->found_at;
+}
+
 /* Asks for one text; where it was found, and its length; NULL: there is none. */
 static const char *ask(struct connection *one, const char *statement, size_t *len)
 {
-	uint8_t text[2048];
+	uint8_t text[MOST_QUESTION];
 	size_t size = 0;
 	if (!put_packet(text, sizeof text, &size, COM_QUERY, statement, strlen(statement)) ||
 	    !connection_ask(one, text, size, judge_row) || one->found_at == 0) {
 		return NULL;
 	}
-	/* Behind it there is the last packet, of four and five bytes. */
-	*len = one->answer_len - 9 - one->found_at;
-	return (const char *)one->answer + one->found_at;
+	return found_text(one, len);
 }
 
 /* An OK or an error, which says that it may not be done. */
@@ -340,16 +350,39 @@ static bool obeys(struct connection *one, const char *statement)
 	       connection_ask(one, text, size, judge_done) && one->found_at != 0;
 }
 
-/* Fields are divided by line ends. The first six have to be told again; the rest has to be as it was. */
-static const char description[] =
-    "SELECT CONCAT_WS('\\n',IFNULL(DATABASE(),''),@@character_set_client,@@character_set_connection,"
-    "IFNULL(@@character_set_results,'NULL'),@@collation_connection,IFNULL(CURRENT_ROLE(),'NONE'),CURRENT_USER(),"
-    "@@autocommit,@@sql_mode,@@time_zone,@@foreign_key_checks,@@unique_checks,@@sql_safe_updates,@@sql_select_limit,"
-    "@@max_join_size,@@group_concat_max_len,@@lc_time_names,@@sql_auto_is_null,@@auto_increment_increment,"
-    "@@auto_increment_offset,@@wait_timeout,@@net_read_timeout,@@net_write_timeout,@@sql_big_selects,"
-    "@@low_priority_updates,@@default_week_format,@@div_precision_increment,@@completion_type,@@sql_notes,"
-    "@@sql_warnings,@@tmp_table_size,@@max_heap_table_size,@@sort_buffer_size,@@lock_wait_timeout,"
-    "@@innodb_lock_wait_timeout,@@default_storage_engine,@@character_set_database,@@collation_database)";
+/* Fields are divided by line ends, which have no backslash here: '\n' is two characters under NO_BACKSLASH_ESCAPES. The
+ * first six have to be told again; the rest has to be as it was. MySQL and MariaDB differ in three names. */
+#define FIELDS "SELECT CONCAT_WS(CHAR(10 USING utf8mb4),"
+#define DESCRIPTION(of_dialect)                                                                                        \
+	FIELDS "IFNULL(DATABASE(),''),@@character_set_client,@@character_set_connection,"                                  \
+	       "IFNULL(@@character_set_results,'NULL'),@@collation_connection,IFNULL(CURRENT_ROLE(),'NONE'),"              \
+	       "CURRENT_USER(),@@autocommit,@@sql_mode,@@time_zone,@@foreign_key_checks,@@unique_checks,"                  \
+	       "@@sql_safe_updates,@@sql_select_limit,@@max_join_size,@@group_concat_max_len,@@lc_time_names,"             \
+	       "@@lc_messages,@@sql_auto_is_null,@@auto_increment_increment,@@auto_increment_offset,@@wait_timeout,"       \
+	       "@@net_read_timeout,@@net_write_timeout,@@sql_big_selects,@@low_priority_updates,@@default_week_format,"    \
+	       "@@div_precision_increment,@@completion_type,@@sql_notes,@@sql_warnings,@@tmp_table_size,"                  \
+	       "@@max_heap_table_size,@@sort_buffer_size,@@lock_wait_timeout,@@innodb_lock_wait_timeout,"                  \
+	       "@@default_storage_engine,@@character_set_database,@@collation_database,@@character_set_server,"            \
+	       "@@collation_server," of_dialect ")"
+/*
+ * What is asked after each reset. A reset takes up what was changed by SET GLOBAL meanwhile, of which the client's end,
+ * as it was at the point, knows nothing: how it has to quote, what a statement means, that the server has become
+ * another's replica, or does something for each new connection. The database and the encodings have just been set. To
+ * ask for all of the description takes the server three times as long.
+ */
+#define QUESTION(of_dialect)                                                                                           \
+	FIELDS "IFNULL(CURRENT_ROLE(),'NONE'),@@autocommit,@@sql_mode,@@time_zone,IFNULL(@@init_connect,'')," of_dialect   \
+	       ",@@read_only)"
+#define ISOLATION "@@transaction_isolation,@@transaction_read_only"
+#define ISOLATION_BEFORE "@@tx_isolation,@@tx_read_only"
+static const struct {
+	const char *description, *question;
+} dialects[] = {
+    {DESCRIPTION(ISOLATION ",@@max_statement_time"), QUESTION(ISOLATION)}, /* MariaDB 11.1 */
+    {DESCRIPTION(ISOLATION_BEFORE ",@@max_statement_time"), QUESTION(ISOLATION_BEFORE)},
+    {DESCRIPTION(ISOLATION ",@@max_execution_time"), QUESTION(ISOLATION)}, /* MySQL */
+};
+#define DIALECTS (sizeof dialects / sizeof dialects[0])
 
 static bool put(char *to, size_t room, size_t *len, const char *text, size_t size)
 {
@@ -360,17 +393,6 @@ static bool put(char *to, size_t room, size_t *len, const char *text, size_t siz
 	*len += size;
 	to[*len] = '\0';
 	return true;
-}
-
-/* A text as hexadecimal digits, which need no quotes. */
-static bool put_hex(char *to, size_t room, size_t *len, const char *text, size_t size)
-{
-	bool fits = put(to, room, len, "0x", 2);
-	for (size_t i = 0; fits && i < size; i++) {
-		char digits[2] = {"0123456789abcdef"[(uint8_t)text[i] >> 4], "0123456789abcdef"[text[i] & 15]};
-		fits = put(to, room, len, digits, 2);
-	}
-	return fits;
 }
 
 /* RAND() goes on where it was, and a visitor may have chosen where that is. Nine digits each, which each reset draws.
@@ -397,17 +419,13 @@ static bool draw_seeds(uint8_t *text, size_t len)
 	return true;
 }
 
-/*
- * A reset, the database, since a reset forgets its encoding, and one SET: of all variables, and in the last one a
- * question, whether the role is still that. If it is not, the server says that there is no such encoding, and the
- * connection was not put back.
- */
+/* A reset, the database, since a reset forgets its encoding, and one SET of all variables. */
 static void shorten(struct connection *one, const uint8_t *settings, size_t settings_len, const char *const *field,
                     const size_t *field_len)
 {
-	static const char *const names[] = {"character_set_client=", ",character_set_connection=", ",collation_connection=",
-	                                    ",character_set_results=IF(IFNULL(CURRENT_ROLE(),'NONE')="};
-	static const int order[] = {1, 2, 4};
+	static const char *const names[] = {
+	    "character_set_client=", ",character_set_connection=", ",collation_connection=", ",character_set_results="};
+	static const int order[] = {1, 2, 4, 3};
 	char text[MOST_BRIEF / 2];
 	size_t len = 0;
 	bool fits = put(text, sizeof text, &len, "SET ", 4);
@@ -422,16 +440,10 @@ static void shorten(struct connection *one, const uint8_t *settings, size_t sett
 	if (fits && one->seeds) {
 		fits = put(text, sizeof text, &len, SEEDS ",", sizeof SEEDS);
 	}
-	for (size_t i = 0; fits && i < 3; i++) {
+	for (size_t i = 0; fits && i < 4; i++) {
 		fits = put(text, sizeof text, &len, names[i], strlen(names[i])) &&
 		       put(text, sizeof text, &len, field[order[i]], field_len[order[i]]);
 	}
-	fits = fits && put(text, sizeof text, &len, names[3], strlen(names[3])) &&
-	       put_hex(text, sizeof text, &len, field[5], field_len[5]) && put(text, sizeof text, &len, ",", 1);
-	bool null = field_len[3] == 4 && memcmp(field[3], "NULL", 4) == 0;
-	fits = fits && put(text, sizeof text, &len, null ? "" : "'", null ? 0 : 1) &&
-	       put(text, sizeof text, &len, field[3], field_len[3]) &&
-	       put(text, sizeof text, &len, null ? ",'-')" : "','-')", null ? 5 : 6);
 	size_t at = 0;
 	fits = fits && put_packet(one->brief, sizeof one->brief, &at, COM_RESET_CONNECTION, "", 0) &&
 	       put_packet(one->brief, sizeof one->brief, &at, COM_INIT_DB, field[0], field_len[0]) &&
@@ -464,7 +476,13 @@ static void settle(struct connection *one)
 		connection_declined(one, "a statement was prepared on it before the snapshot, and not closed");
 		return;
 	}
-	const char *found = ask(one, description, &len);
+	const char *found = NULL;
+	for (one->dialect = 0; one->dialect < DIALECTS; one->dialect++) {
+		found = ask(one, dialects[one->dialect].description, &len);
+		if (found != NULL || one->disturbed) {
+			break;
+		}
+	}
 	if (found == NULL || len >= sizeof one->before) {
 		connection_declined(one, "its server does not say how it is, or a transaction is open on it");
 		return;
@@ -494,6 +512,13 @@ static void settle(struct connection *one)
 		    one, "its server does for each connection what its init_connect says, which Hayate cannot repeat");
 		return;
 	}
+	found = ask(one, dialects[one->dialect].question, &len);
+	if (found == NULL || len >= sizeof one->told) {
+		connection_declined(one, "its server does not say how it is");
+		return;
+	}
+	memcpy(one->told, found, len);
+	one->told[len] = '\0';
 	one->profiles = ask(one, "SELECT @@profiling", &len) != NULL;
 	one->seeds = obeys(one, "SET " SEEDS);
 	one->again_len = 0;
@@ -524,50 +549,31 @@ static void settle(struct connection *one)
 	}
 }
 
-static bool is_as_before(struct connection *one)
+/* What puts it back, in its long or its short form, and the question whether that is what it has done. */
+static size_t compose(struct connection *one, bool brief, uint8_t *to, size_t room)
 {
-	size_t len;
-	const char *found = ask(one, description, &len);
-	return found != NULL && len == strlen(one->before) && memcmp(found, one->before, len) == 0;
-}
-
-static enum verdict judge_reset(struct connection *one);
-
-/* The long form was said; now the short one. */
-static void compare(struct connection *one)
-{
-	bool good = is_as_before(one);
-	if (good && one->brief_len > 0) {
-		uint8_t text[MOST_BRIEF];
-		memcpy(text, one->brief, one->brief_len);
-		one->answers = one->brief_count;
-		good = (!one->seeds || draw_seeds(text, one->brief_len)) &&
-		       connection_ask(one, text, one->brief_len, judge_reset) && is_as_before(one);
-	}
-	if (!good) {
-		connection_declined(one, "after its server has put it back it is not as it was");
-	}
-	/* As after any answer. */
-	one->sequence = 1;
-	one->moved = false;
-}
-
-static size_t reset(struct connection *one, uint8_t *to, size_t room)
-{
-	bool brief = one->brief_len > 0 && one->kept && !one->moved;
+	const char *question = dialects[one->dialect].question;
 	size_t len = brief ? one->brief_len : one->again_len;
 	if (len > room) {
 		return 0;
 	}
 	one->answers = brief ? one->brief_count : one->again_count;
 	memcpy(to, brief ? one->brief : one->again, len);
-	return one->seeds && !draw_seeds(to, len) ? 0 : len;
+	if (one->seeds && !draw_seeds(to, len)) {
+		return 0;
+	}
+	return put_packet(to, room, &len, COM_QUERY, question, strlen(question)) ? len : 0;
 }
 
-/* An answer of one packet for each, which says OK, that nothing was inserted or changed, and no more. */
+static size_t reset(struct connection *one, uint8_t *to, size_t room)
+{
+	return compose(one, one->brief_len > 0 && one->kept && !one->moved, to, room);
+}
+
+/* An answer of one packet for each, which says OK, that nothing was inserted or changed; then how it is. */
 static enum verdict judge_reset(struct connection *one)
 {
-	size_t at = 0;
+	size_t at = 0, len;
 	for (unsigned i = 0; i < one->answers; i++) {
 		if (one->answer_len - at < 4 || one->answer_len - at - 4 < length(one->answer + at)) {
 			return MORE;
@@ -580,7 +586,37 @@ static enum verdict judge_reset(struct connection *one)
 		}
 		at += 4 + size;
 	}
-	return at == one->answer_len ? GOOD : BAD;
+	enum verdict verdict = judge_row_at(one, at);
+	if (verdict != GOOD || one->found_at == 0) {
+		return verdict == MORE ? MORE : BAD;
+	}
+	const char *found = found_text(one, &len);
+	one->changed = len != strlen(one->told) || memcmp(found, one->told, len) != 0;
+	return one->changed ? BAD : GOOD;
+}
+
+static bool is_as_before(struct connection *one)
+{
+	size_t len;
+	const char *found = ask(one, dialects[one->dialect].description, &len);
+	return found != NULL && len == strlen(one->before) && memcmp(found, one->before, len) == 0;
+}
+
+/* The long form was said; now the short one. */
+static void compare(struct connection *one)
+{
+	bool good = is_as_before(one);
+	if (good && one->brief_len > 0) {
+		uint8_t text[MOST_BRIEF + MOST_QUESTION];
+		size_t len = compose(one, true, text, sizeof text);
+		good = len > 0 && connection_ask(one, text, len, judge_reset) && is_as_before(one);
+	}
+	if (!good) {
+		connection_declined(one, "after its server has put it back it is not as it was");
+	}
+	/* As after any answer. */
+	one->sequence = 1;
+	one->moved = false;
 }
 
 static void rested(struct connection *one)

@@ -6,7 +6,13 @@
  * answer was outstanding is not looked at: the last call asks for a number that nobody can have foreseen, so that what
  * is read up to it is all there is; and the answers before it have to be exactly as many as there were questions.
  *
- * What is asked besides are calls of functions (FunctionCall, as for large objects), not SELECTs, and the settings are
+ * A configuration that is read again (pg_reload_conf()) changes settings of open sessions, and the server tells the
+ * client so (ParameterStatus), whose memory is that of the point. So after DISCARD ALL one SELECT asks for what decides
+ * how a client has to quote and what a statement means; where that is not as it was, the connection is not put back.
+ * And what decides how to quote is then set for the session, which no configuration changes any more, until the next
+ * DISCARD ALL: an idle server reads its configuration when the first statement of the next request has come.
+ *
+ * What is told besides are calls of functions (FunctionCall, as for large objects), not SELECTs, and the settings are
  * one message: without parser and planner the backend executes less than half (docs/databases.md has the figures).
  */
 #include "connections_internal.h"
@@ -152,7 +158,8 @@ static const uint8_t *only_column(const struct frame *row, size_t *len)
 	return row->body + 6;
 }
 
-/* One row of one column, and no transaction open. */
+/* One row of one column, and no transaction open; and no setting that has changed by itself, for the client has not
+ * heard of it. */
 static enum verdict judge_row(struct connection *one)
 {
 	size_t at = 0, len = 0;
@@ -168,7 +175,7 @@ static enum verdict judge_row(struct connection *one)
 			one->found_at = (size_t)(text - one->answer);
 		} else if (frame.type == 'Z') {
 			return found && frame.size == 1 && frame.body[0] == 'I' && at == one->answer_len ? GOOD : BAD;
-		} else if (frame.type == 'D' || frame.type == 'E') {
+		} else if (frame.type == 'D' || frame.type == 'E' || frame.type == 'S') {
 			return BAD;
 		}
 	}
@@ -182,14 +189,24 @@ static const char description[] =
     "(SELECT md5(string_agg(name || '=' || setting, ',' ORDER BY name)) FROM pg_settings "
     "WHERE context IN ('user', 'superuser')))";
 
-static bool describe(struct connection *one, char *to, size_t room)
+/* What is asked after each reset. No schema can hide these functions. The first two are what libpq quotes by, and are
+ * set again. */
+static const char question[] =
+    "SELECT pg_catalog.concat_ws(' ',pg_catalog.current_setting('standard_conforming_strings'),"
+    "pg_catalog.current_setting('client_encoding'),pg_catalog.current_setting('DateStyle'),"
+    "pg_catalog.current_setting('IntervalStyle'),pg_catalog.current_setting('TimeZone'),"
+    "pg_catalog.current_setting('search_path'),pg_catalog.current_setting('default_transaction_isolation'),"
+    "pg_catalog.current_setting('default_transaction_read_only'),"
+    "pg_catalog.current_setting('default_transaction_deferrable'),pg_catalog.current_setting('role'),"
+    "pg_catalog.pg_is_in_recovery())";
+
+static bool ask(struct connection *one, const char *statement, size_t len, char *to, size_t room)
 {
-	uint8_t text[1024] = {'Q', 0, 0};
-	const size_t len = sizeof description + 4;
-	text[3] = (uint8_t)(len >> 8);
-	text[4] = (uint8_t)len;
-	memcpy(text + 5, description, sizeof description);
-	if (!connection_ask(one, text, len + 1, judge_row)) {
+	uint8_t text[MOST_QUESTION] = {'Q', 0, 0};
+	text[3] = (uint8_t)((len + 5) >> 8);
+	text[4] = (uint8_t)(len + 5);
+	memcpy(text + 5, statement, len + 1);
+	if (!connection_ask(one, text, len + 6, judge_row)) {
 		return false;
 	}
 	const uint8_t *found = one->answer + one->found_at;
@@ -201,13 +218,23 @@ static bool describe(struct connection *one, char *to, size_t room)
 	to[size] = '\0';
 	return true;
 }
+#define ASK(one, statement, to) ask(one, statement, sizeof(statement) - 1, to, sizeof(to))
+
+/* The value of one of the first two, up to the space behind it. */
+static size_t setting(const struct connection *one, unsigned i, const char **value)
+{
+	*value = one->told + (i == 0 ? 0 : strcspn(one->told, " ") + 1);
+	return strcspn(*value, " ");
+}
 
 static void settle(struct connection *one)
 {
+	const char *value;
 	if (!one->started || !at_rest(one) || one->tail[5] != 'I') {
 		connection_declined(one, "it is in the middle of an exchange, or a transaction is open on it");
-	} else if (!describe(one, one->before, sizeof one->before)) {
-		connection_declined(one, "its server does not say how it is");
+	} else if (!ASK(one, description, one->before) || !ASK(one, question, one->told) ||
+	           setting(one, 0, &value) > MOST_VALUE || setting(one, 1, &value) > MOST_VALUE) {
+		connection_declined(one, "its server does not say how it is, or has just changed a setting");
 	} else if (strncmp(one->before, "0 ", 2) != 0) {
 		connection_declined(one, "a prepared statement, a cursor, a lock, a temporary table or a LISTEN of before the "
 		                         "snapshot is open on it");
@@ -217,7 +244,7 @@ static void settle(struct connection *one)
 static void compare(struct connection *one)
 {
 	static char after[sizeof one->before];
-	if (!describe(one, after, sizeof after) || strcmp(after, one->before) != 0) {
+	if (!ASK(one, description, after) || strcmp(after, one->before) != 0) {
 		connection_declined(one, "after its server has put it back it is not as it was");
 	}
 }
@@ -233,8 +260,10 @@ static void put(uint8_t *to, size_t *at, const void *statement, size_t len)
 #define PUT(to, at, statement) put(to, at, statement, sizeof(statement) - 1)
 
 /* Functions of pg_catalog by their numbers, which PostgreSQL never gives to others: no schema can hide them. */
+#define SET_CONFIG 2078u
 #define SETSEED 1599u
 #define ABS_OF_BIGINT 1396u
+#define CALLS 4
 
 /* Of a function of one argument of eight bytes; argument and result are binary. */
 static void put_call(uint8_t *to, size_t *at, uint32_t function, const uint8_t argument[8])
@@ -247,6 +276,33 @@ static void put_call(uint8_t *to, size_t *at, uint32_t function, const uint8_t a
 	memcpy(call + 19, argument, 8);
 	memcpy(to + *at, call, sizeof call);
 	*at += sizeof call;
+}
+
+static void put_number(uint8_t *to, size_t *at, size_t bytes, uint32_t number)
+{
+	for (size_t i = 0; i < bytes; i++) {
+		to[(*at)++] = (uint8_t)(number >> 8 * (bytes - 1 - i));
+	}
+}
+
+/* set_config(name, value, false). */
+static void put_setting(uint8_t *to, size_t *at, const char *name, const char *value, size_t len)
+{
+	const size_t name_len = strlen(name);
+	to[(*at)++] = 'F';
+	put_number(to, at, 4, (uint32_t)(4 + 4 + 4 + 2 + 4 + name_len + 4 + len + 4 + 1 + 2));
+	put_number(to, at, 4, SET_CONFIG);
+	put_number(to, at, 4, 1u << 16 | 1); /* one format for all, which is binary */
+	put_number(to, at, 2, 3);
+	put_number(to, at, 4, (uint32_t)name_len);
+	memcpy(to + *at, name, name_len);
+	*at += name_len;
+	put_number(to, at, 4, (uint32_t)len);
+	memcpy(to + *at, value, len);
+	*at += len;
+	put_number(to, at, 4, 1);
+	put_number(to, at, 1, 0);
+	put_number(to, at, 2, 1);
 }
 
 /* A double from 1 to below 2 has any 52 bits behind its exponent, and setseed() takes one from -1 to 1. */
@@ -269,11 +325,12 @@ static void seed_of(const uint8_t random[8], uint8_t seed[8])
 static size_t reset(struct connection *one, uint8_t *to, size_t room)
 {
 	uint8_t random[16], seed[8];
-	size_t at = 0;
-	if (room < one->again_len + 256 || !connection_random(random, sizeof random)) {
+	const char *value;
+	size_t at = 0, len;
+	if (room < one->again_len + sizeof question + 512 || !connection_random(random, sizeof random)) {
 		return 0;
 	}
-	one->queries = 1;
+	one->queries = 2;
 	if (one->tail[5] != 'I') {
 		PUT(to, &at, "ROLLBACK");
 		one->queries++;
@@ -283,6 +340,11 @@ static size_t reset(struct connection *one, uint8_t *to, size_t room)
 		put(to, &at, one->again, one->again_len);
 		one->queries++;
 	}
+	PUT(to, &at, question);
+	len = setting(one, 0, &value);
+	put_setting(to, &at, "standard_conforming_strings", value, len);
+	len = setting(one, 1, &value);
+	put_setting(to, &at, "client_encoding", value, len);
 	/* DISCARD ALL forgets setseed() as little as it forgets that random() was asked. */
 	seed_of(random, seed);
 	put_call(to, &at, SETSEED, seed);
@@ -295,17 +357,25 @@ static size_t reset(struct connection *one, uint8_t *to, size_t room)
 static enum verdict judge_reset(struct connection *one)
 {
 	static const uint8_t eight[] = {0, 0, 0, 8};
-	size_t at = 0;
+	size_t at = 0, len;
 	unsigned completed = 0, ready = 0;
+	bool found = false;
 	for (struct frame frame;;) {
 		enum verdict verdict = next_frame(one, &at, &frame);
 		if (verdict != GOOD) {
 			return verdict;
 		}
-		/* The settings are the last query, if there are some; then come the two calls. */
-		bool call = ready >= one->queries, last = ready > one->queries;
-		unsigned due = one->again_count > 0 && ready == one->queries - 1 ? one->again_count : 1;
-		if (frame.type == (call ? 'V' : 'C') && completed < due) {
+		/* The question is the last query, and the settings come before it, if there are some; then come the calls. */
+		bool asks = ready == one->queries - 1, call = ready >= one->queries, last = ready == one->queries + CALLS - 1;
+		unsigned due = one->again_count > 0 && ready == one->queries - 2 ? one->again_count : 1;
+		if (asks && frame.type == 'D' && !found) {
+			const uint8_t *text = only_column(&frame, &len);
+			found = text != NULL;
+			one->changed = !found || len != strlen(one->told) || memcmp(text, one->told, len) != 0;
+			if (one->changed) {
+				return BAD;
+			}
+		} else if (frame.type == (call ? 'V' : 'C') && completed < due && (!asks || found)) {
 			if (last && (frame.size != 12 || memcmp(frame.body, eight, 4) != 0 ||
 			             memcmp(frame.body + 4, one->echo, sizeof one->echo) != 0)) {
 				return BAD;
@@ -317,7 +387,7 @@ static enum verdict judge_reset(struct connection *one)
 			if (last) {
 				return at == one->answer_len ? GOOD : BAD;
 			}
-		} else if (frame.type != 'S' && frame.type != 'N') {
+		} else if (frame.type != 'S' && frame.type != 'N' && !(asks && frame.type == 'T')) {
 			return BAD;
 		}
 	}

@@ -1,0 +1,36 @@
+<?php
+/*
+ * A connection that hayate_on_worker_start() opens, to a server whose settings are changed at run time.
+ *
+ *   DSN, USER_NAME, PASSWORD
+ *   /?text=T   the number of the connection, and T as the server reads it when PDO has quoted it
+ *   /?ask=SQL  what the server answers
+ */
+declare(strict_types=1);
+
+final class Db
+{
+    public static ?PDO $kept = null;
+
+    public static function get(): PDO
+    {
+        $options = [PDO::ATTR_EMULATE_PREPARES => true, PDO::ATTR_TIMEOUT => 20];
+        return self::$kept ??= new PDO(getenv('DSN'), getenv('USER_NAME'), getenv('PASSWORD') ?: '', $options);
+    }
+}
+
+if (function_exists('hayate_on_worker_start')) {
+    hayate_on_worker_start(static fn() => Db::get()->query('SELECT 1')->fetchAll());
+}
+while (hayate_handle_request(static function (): void {
+    $db = Db::get();
+    if (isset($_GET['ask'])) {
+        echo json_encode($db->query($_GET['ask'])->fetchColumn());
+        return;
+    }
+    $number = $db->query(str_starts_with(getenv('DSN'), 'pgsql') ? 'SELECT pg_backend_pid()' : 'SELECT CONNECTION_ID()')->fetchColumn();
+    $ask = $db->prepare("SELECT 'x', ?");
+    $ask->execute([$_GET['text']]);
+    echo json_encode([(int) $number, $ask->fetch(PDO::FETCH_NUM)[1]]);
+})) {
+}

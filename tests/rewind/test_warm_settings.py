@@ -1,0 +1,151 @@
+"""Warm connections to servers whose settings somebody changes at run time.
+
+A reset takes up the server's new settings, while the client's library has the memory of the snapshot, by which it quotes: a visitor's text could
+become part of a statement. So such a connection is not kept, and what the next worker opens has the new settings at both ends.
+"""
+
+from __future__ import annotations
+
+import pathlib
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+import requests
+from lib.process import temporary_directory, wait_until
+from lib.servers import Hayate, MariaDB
+
+from .matrix_site import USER
+from .postgresql import PostgreSQL
+
+#: Ends the text early where backslashes count for one end and not for the other.
+EVIL = "\\' UNION SELECT 'x', 'broken out' -- "
+
+
+@dataclass
+class Kind:
+    server: MariaDB | PostgreSQL
+    dsn: str
+    user: str
+    password: str = ""
+
+
+@pytest.fixture(scope="module")
+def mariadb() -> Iterator[Kind]:
+    with MariaDB() as server:
+        yield Kind(server, f"mysql:unix_socket={server.socket};dbname={server.database};charset=utf8mb4", server.user, server.password)
+
+
+@pytest.fixture(scope="module")
+def postgresql() -> Iterator[Kind]:
+    with PostgreSQL() as server:
+        yield Kind(server, f"pgsql:host={server.dir};port={server.port};dbname=postgres", "postgres")
+
+
+def serve(kind: Kind, *args: str) -> Hayate:
+    env = {"DSN": kind.dsn, "USER_NAME": kind.user, "PASSWORD": kind.password}
+    flags = [flag for name, value in env.items() for flag in ("--env", f"{name}={value}")]
+    directory = temporary_directory("settings")
+    shutil.copy(pathlib.Path(__file__).parent / "databases/settings.php", directory / "worker.php")
+    warm = ("--rewind", "on", "--connections", "warm")
+    return Hayate(directory, worker=directory / "worker.php", workers=1, user=USER, args=(*flags, *warm, *args))
+
+
+def visit(server: Hayate, text: str = EVIL) -> int:
+    """The number of the connection, on which the text was a text."""
+    response = requests.get(server.url, params={"text": text}, timeout=60)
+    assert response.status_code == 200, response.text
+    number, read = response.json()
+    assert read == text, response.text
+    return number
+
+
+def ask(server: Hayate, statement: str) -> str:
+    return requests.get(server.url, params={"ask": statement}, timeout=60).json()
+
+
+def is_replaced(server: Hayate, number: int) -> None:
+    """By one that opens a connection of its own, which is kept."""
+    assert wait_until(lambda: visit(server) != number), server.log()
+    number = visit(server)
+    assert visit(server) == number, "the new connection was not kept"
+    (app,) = server.status()["apps"]
+    assert set(app["restarts"]) == {"connection_lost"} and app["fallback"] is None
+    assert "its server's settings have changed" in server.log()
+
+
+#: What is changed, back, and what the server is asked for it.
+MARIADB = {
+    "replica": ("read_only = 1", "read_only = 0", "SELECT @@read_only", 1),
+    "quoting": ("sql_mode = CONCAT(@@global.sql_mode, ',NO_BACKSLASH_ESCAPES')", "sql_mode = DEFAULT", "SELECT @@sql_mode LIKE '%NO_BACKSLASH%'", 1),
+    "ansi": ("sql_mode = CONCAT(@@global.sql_mode, ',ANSI_QUOTES')", "sql_mode = DEFAULT", "SELECT @@sql_mode LIKE '%ANSI_QUOTES%'", 1),
+    "isolation": ("tx_isolation = 'SERIALIZABLE'", "tx_isolation = DEFAULT", "SELECT @@tx_isolation", "SERIALIZABLE"),
+    "time": ("time_zone = '+03:00'", "time_zone = DEFAULT", "SELECT @@time_zone", "+03:00"),
+    "autocommit": ("autocommit = 0", "autocommit = 1", "SELECT @@autocommit", 0),
+    "for each connection": ("init_connect = 'SET time_zone = \"+02:00\"'", "init_connect = ''", "SELECT 1", 1),
+}
+
+
+@pytest.mark.parametrize("what", MARIADB)
+def test_set_global(mariadb: Kind, what: str) -> None:
+    change, back, question, expected = MARIADB[what]
+    with serve(mariadb) as server:
+        number = visit(server)
+        assert visit(server) == number, "the connection was not kept"
+        mariadb.server.sql(f"SET GLOBAL {change}")
+        try:
+            if what == "for each connection":
+                assert wait_until(lambda: visit(server) != number)
+                assert "init_connect" in server.log()
+            else:
+                is_replaced(server, number)
+            assert str(ask(server, question)) == str(expected)
+        finally:
+            mariadb.server.sql(f"SET GLOBAL {back}")
+    shutil.rmtree(server.root)
+
+
+def test_without_backslashes_from_the_start(mariadb: Kind) -> None:
+    """What Hayate asks a server has no backslash either."""
+    mariadb.server.sql("SET GLOBAL sql_mode = 'NO_BACKSLASH_ESCAPES'")
+    try:
+        with serve(mariadb) as server:
+            number = visit(server)
+            assert visit(server) == number and visit(server) == number, server.log()
+            mariadb.server.sql("SET GLOBAL sql_mode = DEFAULT")
+            is_replaced(server, number)
+        shutil.rmtree(server.root)
+    finally:
+        mariadb.server.sql("SET GLOBAL sql_mode = DEFAULT")
+
+
+#: Not client_encoding: an open session cannot take it from the configuration ("cannot change client_encoding now").
+POSTGRESQL = {
+    "quoting": ("standard_conforming_strings", "off"),
+    "dates": ("datestyle", "SQL, DMY"),
+    "time": ("timezone", "Asia/Tokyo"),
+    "schemas": ("search_path", "pg_catalog"),
+    "isolation": ("default_transaction_isolation", "serializable"),
+}
+
+
+@pytest.mark.parametrize("what", POSTGRESQL)
+def test_reload(postgresql: Kind, what: str) -> None:
+    """The server reads its configuration when the next statement has come: that statement is quoted by the old one."""
+    name, value = POSTGRESQL[what]
+    with serve(postgresql) as server:
+        number = visit(server)
+        assert visit(server) == number, "the connection was not kept"
+        quoted = f"'{value}'" if what != "schemas" else value
+        postgresql.server.sql(f"ALTER SYSTEM SET {name} = {quoted}")
+        postgresql.server.sql("SELECT pg_reload_conf()")
+        try:
+            assert wait_until(lambda: postgresql.server.sql(f"SHOW {name}").strip() == value)
+            is_replaced(server, number)
+            assert ask(server, f"SELECT current_setting('{name}')") == value
+        finally:
+            postgresql.server.sql(f"ALTER SYSTEM RESET {name}")
+            postgresql.server.sql("SELECT pg_reload_conf()")
+            assert wait_until(lambda: postgresql.server.sql(f"SHOW {name}").strip() != value)
+    shutil.rmtree(server.root)
