@@ -84,9 +84,10 @@ struct options {
 	unsigned rewind_verify;      /* compare all memory with the snapshot every so many rewinds; 0: never */
 	struct visit *warmup;        /* requests before the snapshot */
 	size_t warmup_count;
-	bool classes_later;     /* a recognised project's are left to requests */
-	bool warm_connections;  /* those open at the point are kept over rewinds */
-	struct visit *compared; /* requests that show what those have left behind */
+	bool classes_later;              /* a recognised project's are left to requests */
+	bool warm_connections;           /* those open at the point are kept over rewinds */
+	uint64_t connection_lifetime_ms; /* 0: kept for ever */
+	struct visit *compared;          /* requests that show what those have left behind */
 	size_t compared_count;
 };
 extern struct options options;

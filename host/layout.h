@@ -108,7 +108,9 @@ enum hy_retired {
 	HY_RETIRED_FILE_REPLACED = 17, /* a file of the boot is another one by now, and cannot be opened as the boot did */
 	/* What was loaded before the requests was in the way of this one: */
 	HY_RETIRED_CLASS_DECLARED = 18, /* it declared a class of the same name */
-	HY_RETIRED_END                  /* no reason: one behind the last */
+	/* Between requests, and planned: */
+	HY_RETIRED_CONNECTION_LIFETIME = 19, /* a connection that is kept has reached its greatest age */
+	HY_RETIRED_END                       /* no reason: one behind the last */
 };
 
 /* How a rewinding worker learns which pages a request wrote; hy_worker.tracking */

@@ -139,6 +139,7 @@ void options_parse(int argc, char **argv)
 		WARMUP,
 		COMPARE,
 		CONNECTIONS,
+		CONNECTION_LIFETIME,
 		PROBE,
 		EXPLAIN,
 		CLASSES,
@@ -166,6 +167,7 @@ void options_parse(int argc, char **argv)
 	    {"warmup", required_argument, NULL, WARMUP},
 	    {"compare", required_argument, NULL, COMPARE},
 	    {"connections", required_argument, NULL, CONNECTIONS},
+	    {"connection-lifetime", required_argument, NULL, CONNECTION_LIFETIME},
 	    {"classes", required_argument, NULL, CLASSES},
 	    {"probe", no_argument, NULL, PROBE},
 	    {"explain", required_argument, NULL, EXPLAIN},
@@ -243,6 +245,9 @@ void options_parse(int argc, char **argv)
 			break;
 		case CONNECTIONS:
 			options.warm_connections = strcmp(optarg, "warm") == 0;
+			break;
+		case CONNECTION_LIFETIME:
+			options.connection_lifetime_ms = number("connection-lifetime", optarg);
 			break;
 		case CLASSES:
 			options.classes_later = strcmp(optarg, "later") == 0;

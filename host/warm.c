@@ -11,6 +11,8 @@
 #include "explain.h"
 #include "rewind/connections.h"
 
+#include <sys/random.h>
+
 /* Whether this process may keep connections: it rewinds its memory, and so knows what their clients' libraries know. */
 static bool wanted(void)
 {
@@ -93,14 +95,34 @@ bool warm_has_started(void)
 	return hy_ring_record()->start_again_at != 0;
 }
 
+/* What a server looks at when a connection is opened, an account or a password, is looked at again at that time, by the
+ * one that opens the next: as with the pools of other languages. 0: never. */
+static uint64_t too_old_at;
+
+/* Not all workers of one boot at one time: at four fifths of that age at the earliest. */
+static void note_age(void)
+{
+	const uint64_t most = options.connection_lifetime_ms * 1000000u, least = most - most / 5;
+	uint32_t chance;
+	if (most == 0) {
+		return;
+	}
+	bool random = getrandom(&chance, sizeof chance, 0) == sizeof chance;
+	too_old_at = hy_now() + least + (random ? (most - least) / 1000 * (chance % 1000) : 0);
+}
+
 static bool may_take(void)
 {
-	return connections_alive() && (retry_at == 0 || hy_now() < retry_at);
+	uint64_t now = hy_now();
+	return connections_alive() && (retry_at == 0 || now < retry_at) && (too_old_at == 0 || now < too_old_at);
 }
 
 void warm_settle(void)
 {
 	size_t kept = wanted() ? connections_settle(tell) : 0;
+	if (kept > 0) {
+		note_age();
+	}
 	if (kept > 0 || retry_at != 0) {
 		hy_before_take = may_take;
 	}
@@ -127,7 +149,13 @@ void warm_after_rewind(void)
 
 bool warm_lost(void)
 {
-	return hy_before_take != NULL && !hy_before_take();
+	if (hy_before_take == NULL || hy_before_take()) {
+		return false;
+	}
+	if (too_old_at != 0 && hy_now() >= too_old_at && connections_alive()) {
+		worker_exit(HY_RETIRED_CONNECTION_LIFETIME);
+	}
+	return true;
 }
 
 void warm_give_up(void)

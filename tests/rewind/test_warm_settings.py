@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import pathlib
 import shutil
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -148,4 +149,33 @@ def test_reload(postgresql: Kind, what: str) -> None:
             postgresql.server.sql(f"ALTER SYSTEM RESET {name}")
             postgresql.server.sql("SELECT pg_reload_conf()")
             assert wait_until(lambda: postgresql.server.sql(f"SHOW {name}").strip() != value)
+    shutil.rmtree(server.root)
+
+
+def test_greatest_age(postgresql: Kind) -> None:
+    """What a server looks at when a connection is opened comes into force with the next one; and nothing speaks against rewinding."""
+    with serve(postgresql, "--connection-lifetime", "3s") as server:
+        number = visit(server)
+        assert visit(server) == number, "the connection was not kept"
+        postgresql.server.sql("ALTER ROLE postgres SET lock_timeout = '77s'")
+        try:
+            assert wait_until(lambda: ask(server, "SHOW lock_timeout") == "77s")
+            # A worker that nobody asks is replaced as well: no request waits for its successor.
+            number = visit(server)
+            before = server.status()["apps"][0]["restarts"]["connection_lifetime"]
+            assert wait_until(lambda: server.status()["apps"][0]["restarts"]["connection_lifetime"] > before)
+            assert wait_until(lambda: server.status()["apps"][0]["rewind"]["warm"] == 1)
+            assert visit(server) != number
+            (app,) = server.status()["apps"]
+            assert set(app["restarts"]) == {"connection_lifetime"} and app["fallback"] is None
+        finally:
+            postgresql.server.sql("ALTER ROLE postgres RESET lock_timeout")
+    shutil.rmtree(server.root)
+
+
+def test_no_greatest_age(postgresql: Kind) -> None:
+    with serve(postgresql, "--connection-lifetime", "off") as server:
+        number = visit(server)
+        time.sleep(3)
+        assert visit(server) == number and server.status()["apps"][0]["restarts"] == {}
     shutil.rmtree(server.root)

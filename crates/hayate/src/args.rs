@@ -268,6 +268,9 @@ pub struct ServeArgs {
     /// Worker mode with rewind: keep connections to databases that are open when a worker is ready, or not
     #[arg(long, value_name = "request|warm", help_heading = "PHP")]
     pub connections: Option<ConnectionsChoice>,
+    /// With --connections warm: the age at which connections are opened afresh, by another worker, or off [default: 30m]
+    #[arg(long, value_name = "TIME", help_heading = "PHP")]
+    pub connection_lifetime: Option<Time>,
     /// How long a boot may take, or off [default: 60s]
     #[arg(long, value_name = "TIME", help_heading = "PHP")]
     pub boot_timeout: Option<Time>,

@@ -332,6 +332,7 @@ pub(crate) mod tests {
                 compared: Vec::new(),
                 rewind_verify: None,
                 connections: Connections::Request,
+                connection_lifetime: None,
                 explain: None,
                 development: false,
                 no_new_privileges: true,

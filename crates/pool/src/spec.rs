@@ -126,6 +126,8 @@ pub struct Spec {
     pub rewind_verify: Option<u64>,
     /// Of no meaning without rewinding.
     pub connections: Connections,
+    /// The age at which a worker that keeps connections is replaced.
+    pub connection_lifetime: Option<Duration>,
     /// Where the host is to write what it sees, for `hayate explain`.
     pub explain: Option<PathBuf>,
     /// Development mode of the host.
@@ -278,6 +280,9 @@ impl Spec {
         }
         if self.connections == Connections::Warm {
             add("--connections", self.connections.name().into());
+            if let Some(age) = self.connection_lifetime {
+                add("--connection-lifetime", age.as_millis().to_string().into());
+            }
         }
     }
 }
@@ -324,6 +329,7 @@ mod tests {
             compared: vec![visit("/made-up")],
             rewind_verify: Some(100),
             connections: Connections::Request,
+            connection_lifetime: None,
             explain: None,
             development: false,
             no_new_privileges: true,

@@ -85,6 +85,8 @@ pub(crate) enum Cause {
     Fatal,
     /// A connection that it kept over rewinds was closed by its server, or not put back in time.
     ConnectionLost,
+    /// A connection that it kept had reached its greatest age.
+    ConnectionLifetime,
     /// It could not be rewound.
     Doubt(&'static Doubt),
     RequestTimeout,
@@ -118,6 +120,7 @@ pub fn causes() -> impl Iterator<Item = String> {
         ScriptEnded,
         Fatal,
         ConnectionLost,
+        ConnectionLifetime,
         RequestTimeout,
         Protocol,
         Memory,
@@ -142,6 +145,7 @@ impl Cause {
             Cause::ScriptEnded => "script_ended".into(),
             Cause::Fatal => "fatal".into(),
             Cause::ConnectionLost => "connection_lost".into(),
+            Cause::ConnectionLifetime => "connection_lifetime".into(),
             Cause::Doubt(doubt) => doubt.label.into(),
             Cause::RequestTimeout => "request_timeout".into(),
             Cause::Protocol => "protocol".into(),
@@ -167,7 +171,12 @@ impl Cause {
     pub(crate) fn is_planned(self) -> bool {
         matches!(
             self,
-            Cause::Asked | Cause::MaxRequests | Cause::MaxMemory | Cause::ConnectionLost | Cause::Doubt(_)
+            Cause::Asked
+                | Cause::MaxRequests
+                | Cause::MaxMemory
+                | Cause::ConnectionLost
+                | Cause::ConnectionLifetime
+                | Cause::Doubt(_)
         )
     }
 }
@@ -284,6 +293,7 @@ impl Worker {
             (0, HY_RETIRED_SCRIPT_ENDED) => Cause::ScriptEnded,
             (0, HY_RETIRED_FATAL) => Cause::Fatal,
             (0, HY_RETIRED_CONNECTION_LOST) => Cause::ConnectionLost,
+            (0, HY_RETIRED_CONNECTION_LIFETIME) => Cause::ConnectionLifetime,
             (0, retired) => Doubt::of(retired).map_or(Cause::ExitCode(0), Cause::Doubt),
             (code, _) if code == HY_EXIT_MEMORY as i32 => Cause::Protocol,
             (code, _) => Cause::ExitCode(code),
@@ -346,6 +356,8 @@ mod tests {
         assert_eq!(cause(&worker, 71 << 8, HY_RETIRED_NOT), Cause::Protocol);
         assert_eq!(cause(&worker, 0, HY_RETIRED_MAX_MEMORY), Cause::MaxMemory);
         assert_eq!(cause(&worker, 0, HY_RETIRED_NOT), Cause::ExitCode(0));
+        let aged = cause(&worker, 0, HY_RETIRED_CONNECTION_LIFETIME);
+        assert_eq!((aged.label().as_str(), aged.is_planned()), ("connection_lifetime", true));
         assert_eq!(cause(&worker, 0, HY_RETIRED_REWIND_CHILD).label(), "rewind_child");
         assert_eq!(cause(&worker, 70 << 8, HY_RETIRED_NOT).label(), "exit_70");
         let replaced = cause(&worker, 0, HY_RETIRED_FILE_REPLACED);

@@ -237,6 +237,9 @@ pub struct App {
     pub rewind_verify: Option<u64>,
     /// Worker mode with `rewind = "on"` only. `request`: a request opens the connections that it needs. `warm`: connections to MySQL, MariaDB, PostgreSQL and Redis that are open when a worker is ready to serve stay open; after each request their server is told to forget what it left there (see docs/databases.md). Default: `request`. Flag: `--connections`.
     pub connections: Option<ConnectionsChoice>,
+    /// With `connections = "warm"`: the age at which a worker that keeps connections is replaced, by one that opens them afresh; each at another moment, from four fifths of it on, between requests. What a server looks at when a connection is opened (accounts, passwords, `ALTER ROLE … SET`, to which server a name leads) is in force everywhere by then. `off`: never. Default: `30m`. Flag: `--connection-lifetime`.
+    #[schemars(with = "Option<String>")]
+    pub connection_lifetime: Option<Time>,
     /// How long a boot may take, warm-up included, before it counts as failed. At the start it keeps other applications waiting for 10 s at most. `off`: no limit. Default: `60s`. Flag: `--boot-timeout`.
     #[schemars(with = "Option<String>")]
     pub boot_timeout: Option<Time>,

@@ -242,6 +242,7 @@ impl AppResolver<'_> {
                 compared: Vec::new(),
                 rewind_verify: None,
                 connections: Connections::Request,
+                connection_lifetime: None,
                 explain: None,
                 development: self.development,
                 no_new_privileges: self.no_new_privileges,
@@ -438,6 +439,10 @@ impl AppResolver<'_> {
                 compared: Vec::new(),
                 rewind_verify: running.rewind_verify,
                 connections: running.connections,
+                connection_lifetime: time(
+                    args.connection_lifetime.or(app.connection_lifetime),
+                    Duration::from_secs(30 * 60),
+                ),
                 explain: None,
                 development: self.development,
                 no_new_privileges: self.no_new_privileges,

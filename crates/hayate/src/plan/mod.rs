@@ -454,6 +454,7 @@ impl Plan {
             ("--warmup", !args.warmup.is_empty()),
             ("--rewind-verify", args.rewind_verify.is_some()),
             ("--connections", args.connections.is_some()),
+            ("--connection-lifetime", args.connection_lifetime.is_some()),
         ];
         if let Some((name, _)) = for_worker_mode.iter().find(|(_, set)| *set)
             && apps.iter().all(|app| app.spec.mode == Mode::Classic)

@@ -206,6 +206,7 @@ impl AppResolver<'_> {
             ("warmup", app.warmup.is_some()),
             ("rewind_verify", app.rewind_verify.is_some()),
             ("connections", app.connections.is_some()),
+            ("connection_lifetime", app.connection_lifetime.is_some()),
         ];
         let Some((key, _)) = key.into_iter().find(|(_, set)| *set) else { return Ok(()) };
         let seen = seen.map(|why| format!("; {why}")).unwrap_or_default();

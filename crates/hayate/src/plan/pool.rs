@@ -20,6 +20,7 @@ impl AppResolver<'_> {
             ("warmup", app.warmup.is_some()),
             ("rewind_verify", app.rewind_verify.is_some()),
             ("connections", app.connections.is_some()),
+            ("connection_lifetime", app.connection_lifetime.is_some()),
             ("boot_timeout", app.boot_timeout.is_some()),
             ("user", app.user.is_some()),
             ("group", app.group.is_some()),
