@@ -8,6 +8,7 @@
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <time.h>
 
 /* How long a server may take to put a connection back: it may have a large transaction to roll back. */
@@ -314,6 +315,45 @@ static void name_peer(int fd, char *to, size_t size)
 	}
 }
 
+#define QUIET_S 30
+#define BETWEEN_S 10
+#define UNANSWERED 3
+
+/* 0: there is none. */
+static int tcp_option(int fd, int option)
+{
+	int value = 0;
+	socklen_t len = sizeof value;
+	return sys6(SYS_getsockopt, fd, IPPROTO_TCP, option, (long)&value, (long)&len, 0) == 0 ? value : 0;
+}
+
+static void set_option(int fd, int level, int option, int value)
+{
+	sys6(SYS_setsockopt, fd, level, option, (long)&value, sizeof value, 0);
+}
+
+/*
+ * What forwards TCP (NAT, load balancers) forgets a connection that is quiet for some minutes, and then says nothing;
+ * a request would wait for its answer until its own end. So an idle one is asked by the kernel, which keeps it known,
+ * and finds out within a minute where it is not. Clients' libraries switch that on with the system's times, which are
+ * hours; who has set other ones has them.
+ */
+static void keep_alive(int fd)
+{
+	long plain = sys6(SYS_socket, AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0, 0, 0, 0);
+	int idle = tcp_option(fd, TCP_KEEPIDLE);
+	if (plain < 0) {
+		return;
+	}
+	if (idle > QUIET_S && idle == tcp_option((int)plain, TCP_KEEPIDLE)) {
+		set_option(fd, IPPROTO_TCP, TCP_KEEPIDLE, QUIET_S);
+		set_option(fd, IPPROTO_TCP, TCP_KEEPINTVL, BETWEEN_S);
+		set_option(fd, IPPROTO_TCP, TCP_KEEPCNT, UNANSWERED);
+		set_option(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
+	}
+	SYS1(SYS_close, plain);
+}
+
 static void settle(struct connection *one)
 {
 	if (one->why[0] != '\0') {
@@ -354,6 +394,7 @@ size_t connections_settle(void (*tell)(const char *peer, const char *kind, const
 			/* Programs that requests start must not have it: what they say on it is not seen, and what they keep they
 			 * hear. */
 			SYS3(SYS_fcntl, one->fd, F_SETFD, FD_CLOEXEC);
+			keep_alive(one->fd);
 		} else if (one->disturbed) {
 			/* Answers that nobody has read would be taken for those to the next questions, and settings are lost. */
 			SYS2(SYS_shutdown, one->fd, SHUT_RDWR);

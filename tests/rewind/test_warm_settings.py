@@ -7,7 +7,9 @@ become part of a statement. So such a connection is not kept, and what the next 
 from __future__ import annotations
 
 import pathlib
+import re
 import shutil
+import subprocess
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -178,4 +180,36 @@ def test_no_greatest_age(postgresql: Kind) -> None:
         number = visit(server)
         time.sleep(3)
         assert visit(server) == number and server.status()["apps"][0]["restarts"] == {}
+    shutil.rmtree(server.root)
+
+
+def keep_alive_timers(port: int) -> list[str]:
+    """Of connections to that port, as `ss` shows them; of those alone that are quiet."""
+    listed = subprocess.run(["ss", "-tnoH", "state", "established", f"dport = :{port}"], capture_output=True, text=True, check=True, timeout=60).stdout
+    return [word for word in listed.split() if word.startswith("timer:(keepalive")]
+
+
+@pytest.mark.parametrize("kind", ["mariadb", "postgresql"])
+def test_a_quiet_connection_is_kept_alive(request: pytest.FixtureRequest, kind: str) -> None:
+    """What forwards TCP forgets one that is quiet; the system would ask after two hours."""
+    over_tcp: Kind = request.getfixturevalue(kind)
+    port = over_tcp.server.port
+    name = "postgres;sslmode=disable" if kind == "postgresql" else over_tcp.server.database
+    scheme = "pgsql" if kind == "postgresql" else "mysql"
+    with serve(Kind(over_tcp.server, f"{scheme}:host=127.0.0.1;port={port};dbname={name}", over_tcp.user, over_tcp.password)) as server:
+        number = visit(server)
+        assert visit(server) == number, server.log()
+        (timer,) = keep_alive_timers(port)
+        assert re.match(r"timer:\(keepalive,(\d\d?sec|\d+ms|[\d.]+ms)", timer), timer
+    shutil.rmtree(server.root)
+
+
+def test_times_that_somebody_has_set(postgresql: Kind) -> None:
+    port = postgresql.server.port
+    dsn = f"pgsql:host=127.0.0.1;port={port};dbname=postgres;sslmode=disable;keepalives_idle=1000"
+    with serve(Kind(postgresql.server, dsn, postgresql.user)) as server:
+        number = visit(server)
+        assert visit(server) == number, server.log()
+        (timer,) = keep_alive_timers(port)
+        assert timer.startswith("timer:(keepalive,16min"), timer
     shutil.rmtree(server.root)
