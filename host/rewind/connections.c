@@ -18,6 +18,7 @@
 static struct table {
 	bool settled;                 /* which are kept, if any */
 	int numbers[MAX_CONNECTIONS]; /* the descriptor of each and one; 0: there is none */
+	int beyond[MAX_CONNECTIONS];  /* so for those that there is no room for: as many as people are told of */
 	uint64_t resets, reset_ns;
 	struct connection all[MAX_CONNECTIONS];
 } * table;
@@ -59,6 +60,16 @@ void connection_declined(struct connection *one, const char *why)
 	}
 }
 
+static void swap(int *numbers, int one, int for_it)
+{
+	for (size_t i = 0; i < MAX_CONNECTIONS; i++) {
+		if (numbers[i] == one) {
+			numbers[i] = for_it;
+			return;
+		}
+	}
+}
+
 void connections_opened(int fd)
 {
 	int type = 0;
@@ -74,8 +85,9 @@ void connections_opened(int fd)
 			one = &table->all[i];
 		}
 	}
-	/* One more than there is room for is not kept. */
-	if (one != NULL) {
+	if (one == NULL) {
+		swap(table->beyond, 0, fd + 1);
+	} else {
 		memset(one, 0, offsetof(struct connection, message));
 		one->fd = fd;
 		one->pid = (int)SYS1(SYS_getpid, 0);
@@ -89,6 +101,8 @@ void connections_closed(int fd)
 		one->broken = true;
 	} else if (one != NULL) {
 		table->numbers[one - table->all] = 0;
+	} else if (table != NULL) {
+		swap(table->beyond, fd + 1, 0);
 	}
 }
 
@@ -403,6 +417,13 @@ size_t connections_settle(void (*tell)(const char *peer, const char *kind, const
 		kept += one->kept;
 		table->numbers[i] = one->kept ? table->numbers[i] : 0;
 		tell(peer, one->protocol == NULL ? "unknown" : one->protocol->name, one->kept ? NULL : one->why);
+	}
+	for (size_t i = 0; table != NULL && i < MAX_CONNECTIONS; i++) {
+		if (table->beyond[i] != 0) {
+			char peer[128];
+			name_peer(table->beyond[i] - 1, peer, sizeof peer);
+			tell(peer, "unknown", "Hayate keeps 16 connections of a worker at most, and these were open before it");
+		}
 	}
 	if (kept == 0) {
 		table = NULL;

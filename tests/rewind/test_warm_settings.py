@@ -46,8 +46,8 @@ def postgresql() -> Iterator[Kind]:
         yield Kind(server, f"pgsql:host={server.dir};port={server.port};dbname=postgres", "postgres")
 
 
-def serve(kind: Kind, *args: str) -> Hayate:
-    env = {"DSN": kind.dsn, "USER_NAME": kind.user, "PASSWORD": kind.password}
+def serve(kind: Kind, *args: str, more: int = 0) -> Hayate:
+    env = {"DSN": kind.dsn, "USER_NAME": kind.user, "PASSWORD": kind.password, "MORE": str(more)}
     flags = [flag for name, value in env.items() for flag in ("--env", f"{name}={value}")]
     directory = temporary_directory("settings")
     shutil.copy(pathlib.Path(__file__).parent / "databases/settings.php", directory / "worker.php")
@@ -212,4 +212,13 @@ def test_times_that_somebody_has_set(postgresql: Kind) -> None:
         assert visit(server) == number, server.log()
         (timer,) = keep_alive_timers(port)
         assert timer.startswith("timer:(keepalive,16min"), timer
+    shutil.rmtree(server.root)
+
+
+def test_more_connections_than_are_kept(mariadb: Kind) -> None:
+    with serve(mariadb, more=17) as server:
+        number = visit(server)
+        assert visit(server) == number, server.log()
+        assert server.status()["apps"][0]["rewind"]["warm"] == 16
+        assert server.log().count("is not kept from request to request: Hayate keeps 16 connections") == 2, server.log()
     shutil.rmtree(server.root)

@@ -2,7 +2,7 @@
 /*
  * A connection that hayate_on_worker_start() opens, to a server whose settings are changed at run time.
  *
- *   DSN, USER_NAME, PASSWORD
+ *   DSN, USER_NAME, PASSWORD; MORE: so many connections besides
  *   /?text=T   the number of the connection, and T as the server reads it when PDO has quoted it
  *   /?ask=SQL  what the server answers
  */
@@ -11,16 +11,27 @@ declare(strict_types=1);
 final class Db
 {
     public static ?PDO $kept = null;
+    public static array $more = [];
 
     public static function get(): PDO
     {
+        return self::$kept ??= self::open();
+    }
+
+    public static function open(): PDO
+    {
         $options = [PDO::ATTR_EMULATE_PREPARES => true, PDO::ATTR_TIMEOUT => 20];
-        return self::$kept ??= new PDO(getenv('DSN'), getenv('USER_NAME'), getenv('PASSWORD') ?: '', $options);
+        return new PDO(getenv('DSN'), getenv('USER_NAME'), getenv('PASSWORD') ?: '', $options);
     }
 }
 
 if (function_exists('hayate_on_worker_start')) {
-    hayate_on_worker_start(static fn() => Db::get()->query('SELECT 1')->fetchAll());
+    hayate_on_worker_start(static function (): void {
+        Db::get()->query('SELECT 1')->fetchAll();
+        for ($i = 0; $i < (int) getenv('MORE'); $i++) {
+            Db::$more[] = Db::open();
+        }
+    });
 }
 while (hayate_handle_request(static function (): void {
     $db = Db::get();
