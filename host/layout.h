@@ -146,7 +146,10 @@ struct hy_worker {
 	/* Workers of this number in a row whose start failed (worker_start.c): the next one reads it. */
 	uint32_t failed_starts;
 	uint64_t start_again_at; /* CLOCK_MONOTONIC, ns: until then workers of this number go without their start */
-	uint8_t pad[HY_LINE - 112];
+	/* Of the first one, for all: what the log has said of connections already, as hashes (warm.c). */
+	uint64_t told_declined;
+	uint32_t told_left;
+	uint8_t pad[HY_LINE - 124];
 };
 
 struct hy_slot {

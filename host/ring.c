@@ -144,6 +144,11 @@ struct hy_worker *hy_ring_record(void)
 	return me;
 }
 
+struct hy_worker *hy_ring_first_record(void)
+{
+	return base == NULL ? me : worker_at(0);
+}
+
 uint32_t hy_ring_max_workers(void)
 {
 	return layout.workers;

@@ -37,15 +37,42 @@ void warm_watch(void)
 	stray_forked = wanted() ? forked : NULL;
 }
 
+/* What connections_settle() tells, as one text, and its hash (FNV-1a). */
+static char declined[16384];
+static size_t declined_len;
+
+static uint64_t hash_of(const char *text, size_t len)
+{
+	uint64_t hash = 0xcbf29ce484222325u;
+	for (size_t i = 0; i < len; i++) {
+		hash = (hash ^ (uint8_t)text[i]) * 0x100000001b3u;
+	}
+	return hash;
+}
+
 static void tell(const char *peer, const char *kind, const char *why)
 {
 	explain_connection(peer, kind, why);
-	/* Once for each generation, more or less: the others would say the same. */
-	if (why != NULL && hy_ring_worker() == 0) {
-		log_format(
-		    "The connection to %s (%s) that the boot opened is not kept from request to request: %s. A request that "
-		    "uses it costs its worker.",
-		    peer, kind, why);
+	size_t room = sizeof declined - declined_len;
+	int n = why == NULL
+	            ? 0
+	            : snprintf(declined + declined_len, room,
+	                       "The connection to %s (%s) that the boot opened is not kept from request to request: %s. A "
+	                       "request that uses it costs its worker.\n",
+	                       peer, kind, why);
+	declined_len += n > 0 && (size_t)n < room ? (size_t)n : 0;
+}
+
+/* Once for each generation, until it is something else: workers come and go, and would say the same. */
+static void say_declined(void)
+{
+	uint64_t hash = hash_of(declined, declined_len);
+	if (declined_len == 0 ||
+	    __atomic_exchange_n(&hy_ring_first_record()->told_declined, hash, __ATOMIC_RELAXED) == hash) {
+		return;
+	}
+	for (char *line = declined, *end; (end = strchr(line, '\n')) != NULL; line = end + 1) {
+		log_format("%.*s", (int)(end - line), line);
 	}
 }
 
@@ -120,6 +147,7 @@ static bool may_take(void)
 void warm_settle(void)
 {
 	size_t kept = wanted() ? connections_settle(tell) : 0;
+	say_declined();
 	if (kept > 0) {
 		note_age();
 	}
@@ -131,7 +159,19 @@ void warm_settle(void)
 
 bool warm_request_over(void)
 {
-	return connections_reset();
+	const char *kind, *wrong = connections_reset(&kind);
+	if (wrong == NULL) {
+		return true;
+	}
+	/* Once for each generation and each of 32 kinds of reasons: a page that does so may be asked for all day. */
+	uint32_t bit = 1u << (hash_of(wrong, strlen(wrong)) & 31);
+	if (!(__atomic_fetch_or(&hy_ring_first_record()->told_left, bit, __ATOMIC_RELAXED) & bit)) {
+		log_format(
+		    "A request left its connection to %s so that it cannot be put back: %s. This worker is replaced, as it "
+		    "is each time.",
+		    kind, wrong);
+	}
+	return false;
 }
 
 void warm_after_rewind(void)

@@ -284,7 +284,7 @@ static bool unread(const struct connection *one)
 static bool put_back(struct connection *one)
 {
 	uint8_t text[MOST_AGAIN + MOST_QUESTION + 1024];
-	if (one->broken || !one->protocol->at_rest(one)) {
+	if (one->broken || one->protocol->left(one) != NULL) {
 		return false;
 	}
 	one->disturbed = true;
@@ -488,22 +488,34 @@ void connections_forked(void)
 	}
 }
 
-bool connections_reset(void)
+/* What speaks against going on with it, for people. */
+static const char *what_is_wrong(const struct connection *one)
+{
+	const char *left = one->broken ? NULL : one->protocol->left(one);
+	return one->why[0] != '\0' ? one->why
+	       : left != NULL      ? left
+	                           : "its end here or its server's was closed, or takes nothing";
+}
+
+const char *connections_reset(const char **kind)
 {
 	if (table == NULL || !table->settled) {
-		return true;
+		return NULL;
 	}
-	bool good = true;
+	const char *wrong = NULL;
 	uint64_t started = now();
 	for (size_t i = 0; i < MAX_CONNECTIONS; i++) {
 		struct connection *one = &table->all[i];
 		if (table->numbers[i] != 0 && (one->touched || one->broken)) {
-			good = put_back(one) && good;
+			if (!put_back(one)) {
+				*kind = one->protocol->name;
+				wrong = what_is_wrong(one);
+			}
 			table->resets++;
 		}
 	}
 	table->reset_ns += now() - started;
-	return good;
+	return wrong;
 }
 
 const char *connections_answered(const char **kind)

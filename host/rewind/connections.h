@@ -37,8 +37,8 @@ const char *connections_watch(void);
  */
 size_t connections_settle(void (*tell)(const char *peer, const char *kind, const char *why));
 
-/* Without waiting. False: the process must not serve another request. */
-bool connections_reset(void);
+/* Without waiting. NULL, or how the request left one of that kind: the process must not serve another. */
+const char *connections_reset(const char **kind);
 
 /* Waits five seconds at most for each connection that the request before has used. NULL, or what was wrong with one of
  * that kind. */

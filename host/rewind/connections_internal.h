@@ -42,14 +42,14 @@ struct connection {
 	unsigned again_count; /* statements in `again` */
 
 	/* MySQL */
-	bool agreed;       /* the client's first packet has gone: what follows are commands */
-	bool waiting;      /* a command was sent of whose answer nothing has come yet */
-	bool confused;     /* two were, or something was said that no reset undoes: how it is cannot be told any more */
-	bool first_packet; /* of an answer is the one that comes */
-	bool sends_file;   /* what the client says is a file that the server has asked for */
-	bool sent_file;    /* to its end: what comes next says how it was taken */
-	uint8_t head[4];   /* of the packet that comes */
-	uint8_t head_len;  /* 4 while its body comes */
+	bool agreed;          /* the client's first packet has gone: what follows are commands */
+	bool waiting;         /* a command was sent of whose answer nothing has come yet */
+	const char *confused; /* why how it is cannot be told any more; NULL: it can */
+	bool first_packet;    /* of an answer is the one that comes */
+	bool sends_file;      /* what the client says is a file that the server has asked for */
+	bool sent_file;       /* to its end: what comes next says how it was taken */
+	uint8_t head[4];      /* of the packet that comes */
+	uint8_t head_len;     /* 4 while its body comes */
 	size_t body_left;
 	uint8_t sequence;  /* of the last packet that came */
 	uint8_t start[21]; /* the first bytes of its body: an OK, as far as its state */
@@ -103,8 +103,8 @@ struct protocol {
 	void (*settle)(struct connection *one);
 	/* After it: what else has to be tried. */
 	void (*compare)(struct connection *one);
-	/* As far as can be seen, no answer is outstanding, and no half message was sent. */
-	bool (*at_rest)(const struct connection *one);
+	/* NULL: as far as can be seen, no answer is outstanding, and no half message was sent. Or what was left. */
+	const char *(*left)(const struct connection *one);
 	/* Writes what puts it back, and asks whether it is as it was; 0 when there is no room. */
 	size_t (*reset)(struct connection *one, uint8_t *to, size_t room);
 	enum verdict (*judge_reset)(struct connection *one);

@@ -153,17 +153,29 @@ static void note_command(struct connection *one, const uint8_t *message, size_t 
 	}
 }
 
+static void confuse(struct connection *one, const char *why)
+{
+	one->confused = one->confused == NULL ? why : one->confused;
+}
+
 static void note_request(struct connection *one, const uint8_t *message, size_t len, bool whole)
 {
 	unsigned words = 0;
-	one->confused |= !is_undone(message[4]);
+	if (!is_undone(message[4])) {
+		confuse(one, "it changed the user or an option of the connection (change_user() and persistent connections of "
+		             "mysqli, multi_query()), which no reset undoes");
+	}
 	one->moved |= message[4] == COM_INIT_DB || !whole;
 	if (message[4] == COM_QUERY || message[4] == COM_STMT_PREPARE) {
 		words = statement_words(message + 5, len - 5);
 	}
 	one->moved |= (words & WORD_MOVES) != 0;
 	/* MariaDB's profiling outlives the reset: it is switched off after it, but what it has recorded stays. */
-	one->confused |= (words & WORD_STAYS) != 0;
+	if (words & WORD_STAYS) {
+		confuse(one,
+		        "it said CALL, EXECUTE IMMEDIATE, XA PREPARE or profiling, or prepared a text that was not to be seen: "
+		        "no reset undoes all that these may do");
+	}
 }
 
 static void said(struct connection *one, const uint8_t *message, size_t len, bool whole)
@@ -182,7 +194,7 @@ static void said(struct connection *one, const uint8_t *message, size_t len, boo
 		return; /* more of what came before */
 	}
 	if (len < 5) {
-		one->confused = true;
+		confuse(one, "it said what Hayate does not understand");
 		return;
 	}
 	if (!one->recorded) {
@@ -191,7 +203,9 @@ static void said(struct connection *one, const uint8_t *message, size_t len, boo
 		note_request(one, message, len, whole);
 	}
 	if (message[4] != COM_STMT_SEND_LONG_DATA && message[4] != COM_STMT_CLOSE) {
-		one->confused |= one->waiting;
+		if (one->waiting) {
+			confuse(one, "it asked again before the answer to the last question had come");
+		}
 		one->waiting = true;
 	}
 }
@@ -262,10 +276,17 @@ static void heard(struct connection *one, const uint8_t *bytes, size_t len)
 
 /* After a packet with number 0, the 256th, comes one with number 1, as if it began another answer: so then there must
  * be none, for it was the end of a result, or what follows a file. */
-static bool at_rest(const struct connection *one)
+static const char *left(const struct connection *one)
 {
-	return !one->waiting && !one->sends_file && !one->confused && one->head_len == 0 && one->have == 0 &&
-	       one->skip == 0 && (one->sequence != 0 || one->ended);
+	if (one->confused != NULL) {
+		return one->confused;
+	}
+	if (one->waiting) {
+		return "it did not read the answer to what it asked";
+	}
+	bool read = !one->sends_file && one->head_len == 0 && one->have == 0 && one->skip == 0;
+	return read && (one->sequence != 0 || one->ended) ? NULL
+	                                                  : "it left a result, a statement or a file half transmitted";
 }
 
 /* From `at` to the end: one row of one column that is text; or an error, with `found_at` 0. */
@@ -468,7 +489,7 @@ static void settle(struct connection *one)
 	uint8_t settings[MOST_AGAIN];
 	size_t settings_len = one->again_len, len;
 	unsigned settings_count = one->again_count;
-	if (!one->agreed || !at_rest(one)) {
+	if (!one->agreed || left(one) != NULL) {
 		connection_declined(one, "it is in the middle of an exchange");
 		return;
 	}
@@ -636,7 +657,7 @@ const struct protocol protocol_mysql = {
     .heard = heard,
     .settle = settle,
     .compare = compare,
-    .at_rest = at_rest,
+    .left = left,
     .reset = reset,
     .judge_reset = judge_reset,
     .rested = rested,

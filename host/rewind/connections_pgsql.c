@@ -116,10 +116,12 @@ static void heard(struct connection *one, const uint8_t *bytes, size_t len)
 }
 
 /* The last thing that came is what ends an answer. If it only looks so, the reset fails. */
-static bool at_rest(const struct connection *one)
+static const char *left(const struct connection *one)
 {
 	static const uint8_t ready[] = {'Z', 0, 0, 0, 5};
-	return memcmp(one->tail, ready, sizeof ready) == 0;
+	return memcmp(one->tail, ready, sizeof ready) == 0
+	           ? NULL
+	           : "it left an answer unread (pg_send_query()), or a COPY unfinished";
 }
 
 struct frame {
@@ -230,7 +232,7 @@ static size_t setting(const struct connection *one, unsigned i, const char **val
 static void settle(struct connection *one)
 {
 	const char *value;
-	if (!one->started || !at_rest(one) || one->tail[5] != 'I') {
+	if (!one->started || left(one) != NULL || one->tail[5] != 'I') {
 		connection_declined(one, "it is in the middle of an exchange, or a transaction is open on it");
 	} else if (!ASK(one, description, one->before) || !ASK(one, question, one->told) ||
 	           setting(one, 0, &value) > MOST_VALUE || setting(one, 1, &value) > MOST_VALUE) {
@@ -409,7 +411,7 @@ const struct protocol protocol_pgsql = {
     .heard = heard,
     .settle = settle,
     .compare = compare,
-    .at_rest = at_rest,
+    .left = left,
     .reset = reset,
     .judge_reset = judge_reset,
     .rested = rested,

@@ -127,9 +127,9 @@ static void heard(struct connection *one, const uint8_t *bytes, size_t len)
 {
 }
 
-static bool at_rest(const struct connection *one)
+static const char *left(const struct connection *one)
 {
-	return true;
+	return NULL;
 }
 
 /* One string. */
@@ -255,7 +255,7 @@ const struct protocol protocol_redis = {
     .heard = heard,
     .settle = settle,
     .compare = compare,
-    .at_rest = at_rest,
+    .left = left,
     .reset = reset,
     .judge_reset = judge_reset,
     .rested = rested,

@@ -285,3 +285,23 @@ def test_restart_of_the_server(database: MariaDB) -> None:
         assert wait_until(lambda: server.status()["apps"][0]["rewind"]["warm"] == 1)
         assert look(server)["number"] == look(server)["number"]
     shutil.rmtree(server.root)
+
+
+def test_what_the_log_says_of_what_was_left(database: MariaDB) -> None:
+    """What costs the worker, once, however often it does; not that connections should be opened in requests."""
+    reasons = {
+        "hidden profiling": "it said CALL, EXECUTE IMMEDIATE",
+        "user": "it changed the user or an option of the connection",
+        "async": "it did not read the answer to what it asked",
+        "close": "was closed",
+    }
+    with serve(database, "mysqli") as server:
+        for way, reason in reasons.items():
+            for _ in range(2):
+                before = sum(restarts(server).values())
+                assert get(server, way).status_code == 200
+                assert wait_until(lambda before=before: sum(restarts(server).values()) > before), way
+            assert wait_until(lambda reason=reason: reason in server.log()), (way, server.log())
+            assert server.log().count(reason) == 1, (way, server.log())
+        assert set(restarts(server)) == {"rewind_connection"}
+    shutil.rmtree(server.root)

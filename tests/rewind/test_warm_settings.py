@@ -222,3 +222,12 @@ def test_more_connections_than_are_kept(mariadb: Kind) -> None:
         assert server.status()["apps"][0]["rewind"]["warm"] == 16
         assert server.log().count("is not kept from request to request: Hayate keeps 16 connections") == 2, server.log()
     shutil.rmtree(server.root)
+
+
+def test_what_is_not_kept_is_said_once(mariadb: Kind) -> None:
+    """Each worker would say the same."""
+    with serve(mariadb, "--connection-lifetime", "1s", more=17) as server:
+        assert wait_until(lambda: server.status()["apps"][0]["restarts"].get("connection_lifetime", 0) >= 3)
+        assert wait_until(lambda: visit(server) > 0)
+        assert server.log().count("is not kept from request to request") == 2, server.log()
+    shutil.rmtree(server.root)

@@ -166,9 +166,10 @@ pub const DOUBTS: [Doubt; 12] = [
     Doubt {
         retired: HY_RETIRED_REWIND_CONNECTION,
         label: "rewind_connection",
-        what: "the request used a connection, or an event loop, that the boot had opened, or changed a socket of the boot",
-        remedy: "open database and cache connections lazily, in the request that uses them; where workers keep connections and a server \
-                 of theirs was away or restarted, nothing need be done",
+        what: "the request used a connection, or an event loop, that the boot had opened, changed a socket of the boot, or left a \
+               connection that is kept so that it cannot be put back",
+        remedy: "open database and cache connections lazily, in the request that uses them; of connections that are kept a line of \
+                 the log before says what was left: where a server of theirs was away or restarted, nothing need be done",
     },
     Doubt {
         retired: HY_RETIRED_REWIND_CHILD,
