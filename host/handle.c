@@ -10,6 +10,9 @@
  * the loop belongs to it, and then come shutdown functions, destructors, output, session. That call rewinds the process
  * into the one in which the boot ended. Without tracking that call forks for each request instead.
  *
+ * In classic mode the request is there before the script: the first call runs the handler, as the script itself could,
+ * and the next one says that there are no more. So a front controller of the same text serves both.
+ *
  * exit() and uncaught exceptions end the request only. A fatal error unwinds the whole script (PHP leaves no other
  * way): then worker_boot() ends the request, and the process or its present state.
  */
@@ -22,6 +25,8 @@
 #include "zend_observer.h"
 
 #include <unistd.h>
+
+#define CALLED_BY_HANDLER "hayate_handle_request() must not be called while it handles a request"
 
 static bool booted;
 static bool reached;
@@ -311,6 +316,32 @@ static bool begin_work(void)
 	return worker_after_request() == HY_RETIRED_NOT;
 }
 
+static void handle_in_classic(zend_fcall_info *call, zend_fcall_info_cache *cache, zval *return_value)
+{
+	if (request.exchange.slot == NULL) {
+		zend_throw_error(NULL, "hayate_handle_request() must not be called by opcache.preload, which has no request");
+		RETURN_THROWS();
+	}
+	if (request.handler == HANDLER_RUNS) {
+		zend_throw_error(NULL, CALLED_BY_HANDLER);
+		RETURN_THROWS();
+	}
+	if (request.handler == HANDLER_IS_OVER) {
+		RETURN_FALSE;
+	}
+	zval result;
+	ZVAL_UNDEF(&result);
+	call->retval = &result;
+	request.handler = HANDLER_RUNS;
+	zend_call_function(call, cache);
+	request.handler = HANDLER_IS_OVER;
+	zval_ptr_dtor(&result);
+	if (EG(exception) != NULL) {
+		RETURN_THROWS();
+	}
+	RETURN_TRUE;
+}
+
 PHP_FUNCTION(hayate_handle_request)
 {
 	zend_fcall_info call;
@@ -320,9 +351,8 @@ PHP_FUNCTION(hayate_handle_request)
 	ZEND_PARSE_PARAMETERS_END();
 
 	if (!options.worker_mode) {
-		zend_throw_error(NULL, "hayate_handle_request() works in worker mode only: start this application with "
-		                       "hayate serve --worker FILE");
-		RETURN_THROWS();
+		handle_in_classic(&call, &cache, return_value);
+		return;
 	}
 	if (is_stray()) {
 		stray_end();
@@ -332,7 +362,7 @@ PHP_FUNCTION(hayate_handle_request)
 		RETURN_THROWS();
 	}
 	if (in_handler) {
-		zend_throw_error(NULL, "hayate_handle_request() must not be called while it handles a request");
+		zend_throw_error(NULL, CALLED_BY_HANDLER);
 		RETURN_THROWS();
 	}
 	if (!reached) {

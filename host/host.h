@@ -103,6 +103,7 @@ struct request {
 	size_t
 	    header_bytes; /* of the response's headers, those that were replaced included, since they were last added up */
 	bool answered;    /* hayate_finish_request(): the client has its answer, the script goes on */
+	enum { HANDLER_WAITS, HANDLER_RUNS, HANDLER_IS_OVER } handler; /* of hayate_handle_request(), in classic mode */
 	struct {
 		const char *at;
 		uint32_t len;

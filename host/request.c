@@ -92,6 +92,7 @@ void request_begin(void)
 	struct record record;
 	memset(request.field, 0, sizeof request.field);
 	request.answered = false;
+	request.handler = HANDLER_WAITS;
 	request.header_bytes = 0;
 	request.authorization = NULL;
 	request.cookie = NULL;

@@ -47,9 +47,12 @@ PHP_FUNCTION(hayate_on_worker_start)
 	ZEND_PARSE_PARAMETERS_START(1, 1)
 	Z_PARAM_FUNC(call, cache)
 	ZEND_PARSE_PARAMETERS_END();
-	if (handle_reached() || handle_warming()) {
+	if (handle_reached() || handle_warming() || request.handler != HANDLER_WAITS) {
 		zend_throw_error(NULL, "hayate_on_worker_start() must be called before the first hayate_handle_request()");
 		RETURN_THROWS();
+	}
+	if (!options.worker_mode) {
+		return; /* the request opens what it needs; and what is kept here would not outlive it */
 	}
 	zval_ptr_dtor(&callable);
 	ZVAL_COPY(&callable, &call.function_name);

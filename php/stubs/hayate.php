@@ -44,13 +44,18 @@
  * `exit()` or an exception the loop goes on; a fatal error unwinds the script, and the process is put back, or with state
  * kept a new worker takes this one's place.
  *
+ * In classic mode, where each request runs its script from the start, the first call runs the handler for the request that is there,
+ * as if the script called it (what it has said before is the answer's, an exception may be caught, `exit()` ends the script), and
+ * returns true; the next one returns false. So one script serves both modes, and, if it asks
+ * `function_exists('hayate_handle_request')`, servers without this function.
+ *
  * @param callable(): mixed $handler called without arguments, its result is ignored
  *
  * @return bool true after a request was answered: go on. False when the worker is to leave, because the server
  *              reloads, shrinks its pool or stops, or the worker has reached `max_requests` or `max_memory`: end the
- *              loop and let the script return.
+ *              loop and let the script return. In classic mode from the second call on.
  *
- * @throws \Error when called outside of worker mode, or from within a handler
+ * @throws \Error when called from within a handler, or by opcache.preload
  */
 function hayate_handle_request(callable $handler): bool
 {
@@ -65,7 +70,7 @@ function hayate_handle_request(callable $handler): bool
  *
  * @return bool see {@see hayate_handle_request()}
  *
- * @throws \Error when called outside of worker mode, or from within a handler
+ * @throws \Error when called from within a handler, or by opcache.preload
  */
 function frankenphp_handle_request(callable $callback): bool
 {
@@ -74,8 +79,9 @@ function frankenphp_handle_request(callable $callback): bool
 /**
  * Says what each worker is to do after its fork, before its first request: open the connections that are to be kept.
  *
- * It runs with `connections = "warm"` and rewinding by `uffd` only; elsewhere requests open what they need. What it did is
- * there for each request of that worker. Call this before the first {@see hayate_handle_request()}; the last call counts.
+ * It runs with `connections = "warm"` and rewinding by `uffd` only; elsewhere (in classic mode, too) this call does nothing, and
+ * requests open what they need: so the handler opens what is not open. What it did is there for each request of that worker.
+ * Call this before the first {@see hayate_handle_request()}; the last call counts.
  *
  *     hayate_on_worker_start(function () use ($app): void {
  *         $app->database()->query('SELECT 1');

@@ -92,3 +92,13 @@ def test_a_boot_that_was_declined_is_tried_again_when_nothing_can_replace_it(tmp
         assert wait_until(lambda: len((root / "boots").read_text()) > 3, 30)
         (root / "busy").unlink()
         assert wait_until(lambda: requests.get(server.url + "/x", timeout=60).ok, 30)
+
+
+def test_a_front_controller_that_is_written_for_both_answers_in_classic_mode(tmp_path, peer) -> None:
+    """It found the function there, which threw: a site that was slow for the connection of its boot was dead."""
+    root = site(tmp_path, TALK, f"$peer = stream_socket_client('tcp://127.0.0.1:{peer}');")
+    both = "<?php $h = fn () => print 'classic 1'; if (function_exists('hayate_handle_request')) { while (hayate_handle_request($h)) { } } else { $h(); }"
+    (root / "index.php").write_text(both)
+    with Hayate(root, worker=root / "worker.php", workers=1, args=["--warmup", "off"]) as server:
+        assert until_fallen(server, "classic")["mode"] == "classic"
+        assert {requests.get(server.url + "/x", timeout=60).text for _ in range(5)} == {"classic 1"}

@@ -344,3 +344,77 @@ def test_what_php_says_before_the_handler_is_no_answer_of_it(ini: dict[str, str]
                     continue  # the head is on its way: of a body's size PHP warns before there is a buffer
                 answer = requests.post(f"{server.url}/page.php?handler={handler}", data=form, headers=form_type, timeout=60)
                 assert (answer.status_code, answer.text) == (status, said + text), (handler, form[:9])
+
+
+#: A front controller that serves as worker script as well, where there is a function for it.
+FRONT = """<?php
+header('X-Boot: '.count(headers_list()));
+hayate_on_worker();
+$handler = function () {
+    register_shutdown_function(static function () { echo ' shut down ', http_response_code(); });
+    $kept = new class { function __destruct() { echo ' destructed'; } };
+    ob_start(fn ($text) => strtoupper($text));
+    echo 'handled '.($_GET['n'] ?? '');
+    WORK
+};
+$times = 0;
+if (\\function_exists('NAME')) {
+    try {
+        while (NAME($handler)) {
+            $times++;
+        }
+    } finally {
+        $times === 1 || print 'thrown';
+    }
+} else {
+    try {
+        $handler();
+        $times++;
+    } finally {
+        $times === 1 || print 'thrown';
+    }
+}
+echo ' behind ', $times;
+"""
+#: What the handler does in the end.
+ENDS = {
+    "returns": "return false;",
+    "exits": "exit(' left');",
+    "throws": "throw new Exception('of the handler');",
+    "fatal": "trigger_error('of the handler', E_USER_ERROR);",
+    "out of memory": "str_repeat('x', 1 << 30);",
+    "finished": "fastcgi_finish_request(); echo 'for nobody';",
+    "status": "http_response_code(404); header('X-Boot: again');",
+}
+
+
+@pytest.mark.parametrize("name", ["hayate_handle_request", "frankenphp_handle_request"])
+def test_in_classic_mode_the_handler_runs_for_the_request_that_is_there(tmp_path, name: str) -> None:
+    """Each visitor got 500: the function was there, and threw. As under php-fpm, where it is not there."""
+    tmp_path.chmod(0o755)
+    before = "if (function_exists('hayate_on_worker_start')) { hayate_on_worker_start(function () { echo 'of a worker'; }); }"
+    for end, work in ENDS.items():
+        text = FRONT.replace("NAME", name).replace("WORK", work).replace("hayate_on_worker();", before)
+        (tmp_path / f"{end.replace(' ', '-')}.php").write_text(text)
+    ini = {"display_errors": "0", "memory_limit": "64M"}
+    with NginxFpm(tmp_path, ini=ini) as reference, Hayate(tmp_path, workers=1, ini=ini, args=["--mode", "classic"]) as server:
+        for n in range(3):
+            for end in ENDS:
+                expected, answer = (requests.get(f"{one.url}/{end.replace(' ', '-')}.php?n={n}", timeout=60) for one in (reference, server))
+                seen, wanted = ((a.status_code, a.headers.get("X-Boot"), a.text) for a in (answer, expected))
+                assert seen == wanted and (end == "out of memory" or f"HANDLED {n}" in answer.text), (end, server.log_tail())
+        assert server.status()["apps"][0]["restarts"] == {}
+
+
+def test_in_classic_mode_a_handler_does_not_call_it_again(tmp_path) -> None:
+    (tmp_path / "index.php").write_text(
+        "<?php $h = function () use (&$h) {"
+        "foreach ([fn () => hayate_handle_request($h), fn () => hayate_on_worker_start(fn () => 1)] as $call) { try { $call(); } catch (Error $e) { echo $e->getMessage(), '; '; } } };"
+        "var_export(hayate_handle_request($h)); var_export(hayate_handle_request($h));"
+    )
+    with Hayate(tmp_path, workers=1, args=["--mode", "classic"]) as server:
+        for _ in range(2):
+            assert requests.get(server.url, timeout=60).text == (
+                "hayate_handle_request() must not be called while it handles a request; "
+                "hayate_on_worker_start() must be called before the first hayate_handle_request(); truefalse"
+            )
