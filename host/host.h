@@ -533,18 +533,24 @@ void locks_give_back(void);              /* … or, after a warm-up request and 
 /* worker_start.c */
 PHP_FUNCTION(hayate_on_worker_start);
 bool worker_start_runs(void);
+bool worker_start_took_place(void);                        /* in this worker */
+__attribute__((noreturn)) void worker_start_give_up(void); /* ends this worker before it takes a request */
 void worker_start_run(void); /* in a worker, before the point: what the application wants done in each */
 
 /* warm.c: connections that are kept over rewinds */
-void warm_watch(void);        /* before PHP code runs */
-void warm_settle(void);       /* before the point: which ones */
+void warm_watch(void); /* before PHP code runs */
+/* Which step of worker_start.c opens connections from now on, from 1; 0: none of them. */
+void warm_step(unsigned number);
+/* Steps that open what cannot be kept, so that no worker takes them again; bit 0 the first. */
+uint32_t warm_left_out(void);
+/* Before the point: which ones. It may end this worker, whose successor leaves steps out. */
+void warm_settle(void);
 bool warm_request_over(void); /* tells their servers to forget; false: one is in the middle of something */
 void warm_after_rewind(void); /* waits for that; does not return when it did not go well */
 bool warm_may_start(void);    /* false: a start failed a while ago, and this worker goes without; until another tries */
 /* This worker goes without for a while. `skip`: those after it of its number do not begin until then. Returns whether
  * that is news. */
 bool warm_start_failed(bool skip);
-void warm_started(void);     /* it did not fail */
 bool warm_has_started(void); /* once, in a worker of this number */
 bool warm_lost(void);        /* why no request was taken: a server has closed one, or that while is over */
 void warm_leave(void);       /* says goodbye on them */

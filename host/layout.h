@@ -219,7 +219,10 @@ struct hy_header {
 	uint64_t queue_head; /* next ticket to claim; anybody may move it past one that is not queued */
 	uint8_t pad1[HY_LINE - 8];
 	uint64_t queue_tail; /* next ticket to publish; the front's */
-	uint8_t pad2[HY_LINE - 8];
+	/* The workers' own, seldom written. Bit i: what opens connections in each of them (worker_start.c), the i-th of it,
+	 * opens one that cannot be kept, and is left out. */
+	uint32_t left_out;
+	uint8_t pad2[HY_LINE - 12];
 	uint64_t sleepers[HY_MASK_WORDS]; /* bit w: worker w is about to sleep or sleeps for want of requests */
 	struct hy_bell bells[HY_MAX_BELLS];
 };

@@ -149,6 +149,11 @@ struct hy_worker *hy_ring_first_record(void)
 	return base == NULL ? me : worker_at(0);
 }
 
+uint32_t *hy_ring_left_out(void)
+{
+	return &header->left_out;
+}
+
 uint32_t hy_ring_max_workers(void)
 {
 	return layout.workers;

@@ -41,6 +41,7 @@ void hy_ring_join(uint32_t worker);
 uint32_t hy_ring_worker(void);
 struct hy_worker *hy_ring_record(void);
 struct hy_worker *hy_ring_first_record(void); /* of worker 0, which there always is */
+uint32_t *hy_ring_left_out(void);             /* hy_header.left_out */
 uint32_t hy_ring_max_workers(void);
 /* Threads of the front; 0 before the memory is mapped. */
 uint32_t hy_ring_bells(void);

@@ -3,8 +3,11 @@
  * told.
  *
  * A connection that is open when a worker reaches its point is kept over rewinds if its server can be put back as well.
- * Of the others the old rule holds: a request that uses one costs its worker. So with `connections = "request"`,
- * without tracking, and where state is kept nothing here does anything.
+ * Of others that the boot has opened the old rule holds: a request that uses one costs its worker. One that a worker's
+ * step has opened (worker_start.c) lies where requests take it instead of opening their own, so that each would cost
+ * its worker: this worker ends before there is a request, and no other of its generation takes that step. But where the
+ * server was silent or gone, another tries later. So with `connections = "request"`, without tracking, and where state
+ * is kept nothing here does anything.
  */
 #include "host.h"
 #include "stray.h"
@@ -37,9 +40,9 @@ void warm_watch(void)
 	stray_forked = wanted() ? forked : NULL;
 }
 
-/* What connections_settle() tells, as one text, and its hash (FNV-1a). */
-static char declined[16384];
-static size_t declined_len;
+/* What connections_settle() tells of the boot's, as one text; and the hash of a text (FNV-1a). */
+static char refusals[16384];
+static size_t refusals_len;
 
 static uint64_t hash_of(const char *text, size_t len)
 {
@@ -50,28 +53,85 @@ static uint64_t hash_of(const char *text, size_t len)
 	return hash;
 }
 
-static void tell(const char *peer, const char *kind, const char *why)
+static void tell_of_boot(const char *peer, const char *kind, const char *why)
 {
-	explain_connection(peer, kind, why);
-	size_t room = sizeof declined - declined_len;
+	size_t room = sizeof refusals - refusals_len;
 	int n = why == NULL
 	            ? 0
-	            : snprintf(declined + declined_len, room,
+	            : snprintf(refusals + refusals_len, room,
 	                       "The connection to %s (%s) that the boot opened is not kept from request to request: %s. A "
 	                       "request that uses it costs its worker.\n",
 	                       peer, kind, why);
-	declined_len += n > 0 && (size_t)n < room ? (size_t)n : 0;
+	refusals_len += n > 0 && (size_t)n < room ? (size_t)n : 0;
+}
+
+void warm_step(unsigned number)
+{
+	connections_opener(number);
+}
+
+uint32_t warm_left_out(void)
+{
+	return __atomic_load_n(hy_ring_left_out(), __ATOMIC_RELAXED);
+}
+
+/* Steps (bit 0 the first) that have opened what is open now, what cannot be kept, and what its server has left. */
+static uint32_t opened, declined, abandoned;
+
+/* Says which of them no worker had left out yet. */
+static uint32_t leave_out(uint32_t steps)
+{
+	return steps & ~__atomic_fetch_or(hy_ring_left_out(), steps, __ATOMIC_RELAXED);
+}
+
+static void tell_of_step(const char *peer, const char *kind, const char *why, uint32_t step, bool gone)
+{
+	static uint32_t news;
+	opened |= step;
+	if (why == NULL) {
+		return;
+	}
+	if (gone) {
+		abandoned |= step;
+		if (warm_start_failed(true)) {
+			log_format(
+			    "The connection to %s (%s) that a worker has opened as it started was left by its server at once: "
+			    "%s. Workers serve without it for ten seconds; then one tries again. Each that fails as "
+			    "well doubles that time, up to ten minutes, and says nothing.",
+			    peer, kind, why);
+		}
+		return;
+	}
+	declined |= step;
+	news |= leave_out(step);
+	if (news & step) {
+		log_format(
+		    "The connection to %s (%s) that a worker has opened as it started is not kept from request to request: %s. "
+		    "Until the next reload workers leave out what hayate_on_worker_start() was given there, and requests open "
+		    "their own.",
+		    peer, kind, why);
+	}
+}
+
+static void tell(const char *peer, const char *kind, const char *why, unsigned step, bool gone)
+{
+	explain_connection(peer, kind, why);
+	if (step > 0) {
+		tell_of_step(peer, kind, why, 1u << (step - 1), gone);
+	} else {
+		tell_of_boot(peer, kind, why);
+	}
 }
 
 /* Once for each generation, until it is something else: workers come and go, and would say the same. */
 static void say_declined(void)
 {
-	uint64_t hash = hash_of(declined, declined_len);
-	if (declined_len == 0 ||
+	uint64_t hash = hash_of(refusals, refusals_len);
+	if (refusals_len == 0 ||
 	    __atomic_exchange_n(&hy_ring_first_record()->told_declined, hash, __ATOMIC_RELAXED) == hash) {
 		return;
 	}
-	for (char *line = declined, *end; (end = strchr(line, '\n')) != NULL; line = end + 1) {
+	for (char *line = refusals, *end; (end = strchr(line, '\n')) != NULL; line = end + 1) {
 		log_format("%.*s", (int)(end - line), line);
 	}
 }
@@ -101,6 +161,10 @@ bool warm_may_start(void)
 bool warm_start_failed(bool skip)
 {
 	struct hy_worker *record = hy_ring_record();
+	if (retry_at != 0) { /* it has failed before, in another step */
+		record->start_again_at = skip ? retry_at : record->start_again_at;
+		return false;
+	}
 	uint32_t before = record->failed_starts;
 	before = before > 6 ? 6 : before;
 	record->failed_starts = before + 1;
@@ -111,7 +175,7 @@ bool warm_start_failed(bool skip)
 	return before == 0;
 }
 
-void warm_started(void)
+static void started(void)
 {
 	hy_ring_record()->failed_starts = 0;
 	hy_ring_record()->start_again_at = 1; /* long past; 0 is of a number that has never started */
@@ -150,6 +214,12 @@ void warm_settle(void)
 	say_declined();
 	if (kept > 0) {
 		note_age();
+	}
+	if (worker_start_took_place() && retry_at == 0) {
+		started();
+	}
+	if ((declined | abandoned) != 0) {
+		worker_start_give_up();
 	}
 	if (kept > 0 || retry_at != 0) {
 		hy_before_take = may_take;
@@ -200,6 +270,10 @@ bool warm_lost(void)
 
 void warm_give_up(void)
 {
+	if (opened != 0) { /* each of its requests, in a process of its own, would cost a worker as well */
+		(void)leave_out(opened);
+		worker_start_give_up();
+	}
 	connections_forget();
 	hy_before_take = NULL;
 	hy_ring_record()->warm = 0;

@@ -1,7 +1,8 @@
 /*
  * hayate_on_worker_start(callable): what the application wants done in each worker, after its fork and before its first
  * request: opening the connections that are to be kept (warm.c). What it did becomes part of the worker's own snapshot,
- * on top of the one that all share.
+ * on top of the one that all share. Each call adds a step: one that opens a connection which cannot be kept is left out
+ * by the workers that follow, and the others are not.
  *
  * It runs with `connections = "warm"` only, where the process is rewound by userfaultfd: elsewhere a connection would
  * not be kept, and requests open what they need by themselves. After an exception, or exit(), nobody knows what is half
@@ -29,8 +30,12 @@
 /* A step that fails after so long has waited for somebody. Workers that come after it are not to wait as well. */
 #define LONG_NS 1000000000ull
 
-static zval callable;
-static bool runs;
+/* As many as hy_header.left_out has bits. */
+#define MOST_STEPS 32
+
+static zval steps[MOST_STEPS];
+static unsigned step_count;
+static bool runs, took_place;
 static uint64_t began;
 /* It did not do what it should have done. */
 static bool is_half_done;
@@ -38,6 +43,17 @@ static bool is_half_done;
 bool worker_start_runs(void)
 {
 	return runs;
+}
+
+bool worker_start_took_place(void)
+{
+	return took_place;
+}
+
+void worker_start_give_up(void)
+{
+	runs = true; /* it is no request that costs this worker */
+	worker_exit(HY_RETIRED_CONNECTION_LOST);
 }
 
 PHP_FUNCTION(hayate_on_worker_start)
@@ -54,8 +70,11 @@ PHP_FUNCTION(hayate_on_worker_start)
 	if (!options.worker_mode) {
 		return; /* the request opens what it needs; and what is kept here would not outlive it */
 	}
-	zval_ptr_dtor(&callable);
-	ZVAL_COPY(&callable, &call.function_name);
+	if (step_count == MOST_STEPS) {
+		zend_throw_error(NULL, "hayate_on_worker_start() must not be called more than %d times", MOST_STEPS);
+		RETURN_THROWS();
+	}
+	ZVAL_COPY(&steps[step_count++], &call.function_name);
 }
 
 /* What the step should have done is to be tried again in a while. Said once; each failure in a row holds for twice as
@@ -83,7 +102,7 @@ static void failed_by(zend_object *thrown, bool half_done)
 }
 
 /* Says whether a fatal error unwound it. */
-static bool call(void)
+static bool call(zval *step)
 {
 	volatile bool fatal = true;
 	zval result;
@@ -91,7 +110,7 @@ static bool call(void)
 	php_output_activate();
 	zend_try
 	{
-		call_user_function(NULL, NULL, &callable, &result, 0, NULL);
+		call_user_function(NULL, NULL, step, &result, 0, NULL);
 		if (is_stray()) {
 			stray_end();
 		}
@@ -104,8 +123,6 @@ static bool call(void)
 			failed_by(Z_OBJ(result), false);
 		} else if (rewind_lost_patience) {
 			failed("waited ten seconds for a server that said nothing", "", true);
-		} else {
-			warm_started();
 		}
 		zend_clear_exception();
 		zval_ptr_dtor(&result);
@@ -119,26 +136,37 @@ static bool call(void)
 
 void worker_start_run(void)
 {
-	if (Z_TYPE(callable) == IS_UNDEF || !options.warm_connections || options.rewind != REWIND_UFFD) {
+	uint32_t all = step_count == MOST_STEPS ? UINT32_MAX : (1u << step_count) - 1;
+	uint32_t left_out = warm_left_out();
+	if ((all & ~left_out) == 0 || !options.warm_connections || options.rewind != REWIND_UFFD) {
 		return;
 	}
 	if (!warm_may_start()) {
 		return;
 	}
 	boot_encodings_before_step();
-	runs = true;
-	began = hy_now();
-	rewind_patience_ms = PATIENCE_MS;
-	const char *wrong = call() ? "a fatal error ended what hayate_on_worker_start() was given" : NULL;
-	if (is_stray()) {
-		stray_end(); /* a child of the step's in which a fatal error has ended it speaks for no worker */
+	runs = took_place = true;
+	const char *wrong = NULL;
+	for (unsigned i = 0; i < step_count && wrong == NULL && !is_half_done; i++) {
+		if ((left_out >> i & 1) != 0) {
+			continue;
+		}
+		began = hy_now();
+		warm_step(i + 1);
+		rewind_patience_ms = PATIENCE_MS;
+		rewind_lost_patience = false;
+		wrong = call(&steps[i]) ? "a fatal error ended what hayate_on_worker_start() was given" : NULL;
+		if (is_stray()) {
+			stray_end(); /* a child of the step's in which a fatal error has ended it speaks for no worker */
+		}
 	}
+	warm_step(0);
 	rewind_patience_ms = 0;
 	if (wrong != NULL && warm_has_started()) {
 		failed("was ended by a fatal error", "", true);
 	}
 	if (is_half_done) {
-		worker_exit(HY_RETIRED_CONNECTION_LOST);
+		worker_start_give_up();
 	}
 	runs = false;
 	/* Those of the boot ended with the fork. */

@@ -18,7 +18,11 @@
 static struct table {
 	bool settled;                 /* which are kept, if any */
 	int numbers[MAX_CONNECTIONS]; /* the descriptor of each and one; 0: there is none */
-	int beyond[MAX_CONNECTIONS];  /* so for those that there is no room for: as many as people are told of */
+	struct {
+		int number; /* so for those that there is no room for: as many as people are told of */
+		unsigned opener;
+	} beyond[MAX_CONNECTIONS];
+	unsigned opener;
 	uint64_t resets, reset_ns;
 	struct connection all[MAX_CONNECTIONS];
 } * table;
@@ -36,6 +40,13 @@ const char *connections_watch(void)
 {
 	table = rewind_keep(sizeof *table);
 	return table == NULL ? "no memory for the rewinder" : NULL;
+}
+
+void connections_opener(unsigned opener)
+{
+	if (table != NULL) {
+		table->opener = opener;
+	}
 }
 
 bool connections_watching(void)
@@ -60,11 +71,13 @@ void connection_declined(struct connection *one, const char *why)
 	}
 }
 
-static void swap(int *numbers, int one, int for_it)
+/* `one` is 0 for another one that there is no room for. */
+static void replace_beyond(int one, int for_it)
 {
 	for (size_t i = 0; i < MAX_CONNECTIONS; i++) {
-		if (numbers[i] == one) {
-			numbers[i] = for_it;
+		if (table->beyond[i].number == one) {
+			table->beyond[i].number = for_it;
+			table->beyond[i].opener = table->opener;
 			return;
 		}
 	}
@@ -86,11 +99,12 @@ void connections_opened(int fd)
 		}
 	}
 	if (one == NULL) {
-		swap(table->beyond, 0, fd + 1);
+		replace_beyond(0, fd + 1);
 	} else {
 		memset(one, 0, offsetof(struct connection, message));
 		one->fd = fd;
 		one->pid = (int)SYS1(SYS_getpid, 0);
+		one->opener = table->opener;
 	}
 }
 
@@ -102,7 +116,7 @@ void connections_closed(int fd)
 	} else if (one != NULL) {
 		table->numbers[one - table->all] = 0;
 	} else if (table != NULL) {
-		swap(table->beyond, fd + 1, 0);
+		replace_beyond(fd + 1, 0);
 	}
 }
 
@@ -233,6 +247,7 @@ static bool receive(struct connection *one, enum verdict (*judge)(struct connect
 			struct pollfd fd = {.fd = one->fd, .events = POLLIN};
 			struct timespec rest = {.tv_nsec = 0};
 			if (time >= until) {
+				one->gone = true;
 				return false;
 			}
 			rest.tv_sec = (time_t)((until - time) / 1000000000u);
@@ -241,6 +256,7 @@ static bool receive(struct connection *one, enum verdict (*judge)(struct connect
 			continue;
 		}
 		if (n <= 0) {
+			one->gone = true;
 			return false;
 		}
 		one->answer_len += (size_t)n;
@@ -274,10 +290,16 @@ bool connection_random(uint8_t *to, size_t len)
 	return SYS3(SYS_getrandom, to, len, 0) == (long)len;
 }
 
-static bool unread(const struct connection *one)
+/* Bytes that can be read; 0: its server has closed it; or why none can be. */
+static long peek(const struct connection *one)
 {
 	char byte;
-	return sys6(SYS_recvfrom, one->fd, (long)&byte, 1, MSG_PEEK | MSG_DONTWAIT, 0, 0) != -EAGAIN;
+	return sys6(SYS_recvfrom, one->fd, (long)&byte, 1, MSG_PEEK | MSG_DONTWAIT, 0, 0);
+}
+
+static bool unread(const struct connection *one)
+{
+	return peek(one) != -EAGAIN;
 }
 
 /* Sends what puts it back. False when it cannot be in a state that this would lead back from. */
@@ -379,6 +401,7 @@ static void settle(struct connection *one)
 		connection_declined(one, "another process opened it");
 	} else if (one->have > 0 || one->skip > 0 || unread(one) || one->broken) {
 		connection_declined(one, "it is in the middle of an exchange");
+		one->gone = peek(one) <= 0 && unread(one);
 	} else {
 		one->recorded = true;
 		one->protocol->settle(one);
@@ -392,7 +415,7 @@ static void settle(struct connection *one)
 	}
 }
 
-size_t connections_settle(void (*tell)(const char *peer, const char *kind, const char *why))
+size_t connections_settle(void (*tell)(const char *peer, const char *kind, const char *why, unsigned opener, bool gone))
 {
 	size_t kept = 0;
 	for (size_t i = 0; table != NULL && i < MAX_CONNECTIONS; i++) {
@@ -416,13 +439,15 @@ size_t connections_settle(void (*tell)(const char *peer, const char *kind, const
 		one->touched = false;
 		kept += one->kept;
 		table->numbers[i] = one->kept ? table->numbers[i] : 0;
-		tell(peer, one->protocol == NULL ? "unknown" : one->protocol->name, one->kept ? NULL : one->why);
+		tell(peer, one->protocol == NULL ? "unknown" : one->protocol->name, one->kept ? NULL : one->why, one->opener,
+		     one->gone);
 	}
 	for (size_t i = 0; table != NULL && i < MAX_CONNECTIONS; i++) {
-		if (table->beyond[i] != 0) {
+		if (table->beyond[i].number != 0) {
 			char peer[128];
-			name_peer(table->beyond[i] - 1, peer, sizeof peer);
-			tell(peer, "unknown", "Hayate keeps 16 connections of a worker at most, and these were open before it");
+			name_peer(table->beyond[i].number - 1, peer, sizeof peer);
+			tell(peer, "unknown", "Hayate keeps 16 connections of a worker at most, and these were open before it",
+			     table->beyond[i].opener, false);
 		}
 	}
 	if (kept == 0) {

@@ -30,12 +30,16 @@
 /* NULL, or what failed. */
 const char *connections_watch(void);
 
+/* What opens connections from now on: any number, which is told with each. */
+void connections_opener(unsigned opener);
+
 /*
  * Asks the servers what the connections are like, puts them back once, and keeps those that are then as they were.
- * Tells of each: NULL, or why it is not kept; then a request that uses it is in doubt (REWIND_CONNECTION). Takes at
- * most five seconds for each answer. Returns how many are kept.
+ * Tells of each: NULL, or why it is not kept; then a request that uses it is in doubt (REWIND_CONNECTION). `gone`: its
+ * server has closed it, or says nothing. Takes at most five seconds for each answer. Returns how many are kept.
  */
-size_t connections_settle(void (*tell)(const char *peer, const char *kind, const char *why));
+size_t connections_settle(void (*tell)(const char *peer, const char *kind, const char *why, unsigned opener,
+                                       bool gone));
 
 /* Without waiting. NULL, or how the request left one of that kind: the process must not serve another. */
 const char *connections_reset(const char **kind);

@@ -33,6 +33,8 @@ struct connection {
 	bool broken;    /* no more is to be said on it */
 	bool disturbed; /* its server was told to forget, or has not answered as expected */
 	bool changed;   /* it was put back, and is not as it was: its server's settings are others */
+	bool gone;      /* its server has closed it, or was waited for in vain */
+	unsigned opener;
 	int fd, pid;
 	const struct protocol *protocol;
 	char why[256]; /* it is not kept; empty: nothing speaks against it */

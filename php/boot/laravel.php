@@ -104,7 +104,7 @@ require __DIR__.'/laravel_warm.php';
     };
 
     // With connections = "warm": each worker opens what nearly all requests ask, and keeps it.
-    hayate_on_worker_start(static fn () => LaravelWarm::open($app));
+    LaravelWarm::onWorkerStart($app);
     while (hayate_handle_request($handler)) {
     }
 })();

@@ -31,26 +31,31 @@ final class LaravelWarm
     private static array $held = [];
     private static bool $opens = false;
 
-    /** Opens what can be. Returns what went wrong, if a server may be there later. */
-    public static function open(Application $app): ?\Throwable
+    /** A step each, since one that opens what cannot be kept is left out as a whole. */
+    public static function onWorkerStart(Application $app): void
     {
-        $failed = null;
         foreach ([self::database(...), self::redis(...)] as $part) {
-            self::$opens = true;
-            try {
-                $part($app);
-            } catch (\PDOException|\RedisException|\ErrorException $error) {
-                $failed ??= $error;
-            } catch (\Throwable $error) {
-                // It would fail each time.
-                error_log('Connections of Laravel that are to be kept (connections = "warm") were not opened, so each request opens its own: '
-                    .$error::class.': '.$error->getMessage());
-            } finally {
-                self::$opens = false;
-            }
+            hayate_on_worker_start(static fn (): ?\Throwable => self::open($app, $part));
+        }
+    }
+
+    /** Opens what can be. Returns what went wrong, if a server may be there later. */
+    private static function open(Application $app, \Closure $part): ?\Throwable
+    {
+        self::$opens = true;
+        try {
+            $part($app);
+        } catch (\PDOException|\RedisException|\ErrorException $error) {
+            return $error;
+        } catch (\Throwable $error) {
+            // It would fail each time.
+            error_log('Connections of Laravel that are to be kept (connections = "warm") were not opened, so each request opens its own: '
+                .$error::class.': '.$error->getMessage());
+        } finally {
+            self::$opens = false;
         }
 
-        return $failed;
+        return null;
     }
 
     /**

@@ -81,7 +81,8 @@ function frankenphp_handle_request(callable $callback): bool
  *
  * It runs with `connections = "warm"` and rewinding by `uffd` only; elsewhere (in classic mode, too) this call does nothing, and
  * requests open what they need: so the handler opens what is not open. What it did is there for each request of that worker.
- * Call this before the first {@see hayate_handle_request()}; the last call counts.
+ * Call this before the first {@see hayate_handle_request()}. Each call adds a step, 32 at most; they run in order. A step that opens
+ * a connection which cannot be kept (TLS, for one) is left out until the next reload, and the log says why: so take one for each server.
  *
  *     hayate_on_worker_start(function () use ($app): void {
  *         $app->database()->query('SELECT 1');
@@ -92,7 +93,7 @@ function frankenphp_handle_request(callable $callback): bool
  * @param callable(): mixed $run called without arguments; an exception that it has caught and returns means that a part
  *                               is missing: the rest is kept, and another worker tries later
  *
- * @throws \Error when called after the first hayate_handle_request(), or from within a handler
+ * @throws \Error when called after the first hayate_handle_request(), from within a handler, or too often
  */
 function hayate_on_worker_start(callable $run): void
 {

@@ -451,15 +451,16 @@ class Hayate(Server):
 
 
 class MariaDB(Server):
-    """A MariaDB server with an empty data directory: a unix socket, a loopback port, one database, one account."""
+    """A MariaDB server with an empty data directory: a unix socket, a loopback port, one database, one account. `args` are further flags."""
 
     name = "mariadb"
     database = "hayate"
     user = "hayate"
     password = "hayate"
 
-    def __init__(self) -> None:
+    def __init__(self, args: Sequence[str] = ()) -> None:
         super().__init__()
+        self._args = args
         self.socket = self.dir / "mariadb.sock"
         self.data = self.dir / "data"
         self._as_user = ["--user=root"] if ROOT else []
@@ -486,6 +487,7 @@ class MariaDB(Server):
             "--innodb-flush-log-at-trx-commit=0",
             "--aria-pagecache-buffer-size=8M",
             "--key-buffer-size=4M",
+            *self._args,
         ]
 
     def _install(self) -> None:

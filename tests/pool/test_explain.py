@@ -357,12 +357,12 @@ def test_classic_mode_is_explained_by_what_it_has(site) -> None:
 
 
 @pytest.mark.parametrize("rewind", ["on", "fork"])
-@pytest.mark.parametrize("start", ["return;", "throw new Exception('no database');"], ids=["fine", "throws"])
-def test_what_costs_a_worker_is_told_of_the_request_that_does(tmp_path, rewind, start) -> None:
+@pytest.mark.parametrize("start", ["return;", "throw new Exception('no database');", "$GLOBALS['peer'] = stream_socket_client('tcp://127.0.0.1:PEER');"], ids=["fine", "throws", "opens"])
+def test_what_costs_a_worker_is_told_of_the_request_that_does(tmp_path, peer, rewind, start) -> None:
     """A start that threw, and a doubt that came after a rewind, were one request more, so that others were said to do it."""
     tmp_path.chmod(0o755)
     (tmp_path / 'settings "of" mine.json').write_text("{}")
-    step = f"hayate_on_worker_start(function () {{ {start} }});"
+    step = f"hayate_on_worker_start(function () {{ {start.replace('PEER', str(peer))} }});"
     handler = "if (isset($_GET['reset'])) { opcache_reset(); }"
     script = WORKER.replace("CONNECT", step).replace("    echo count", f"    {handler}\n    echo count")
     (tmp_path / "worker.php").write_text(script)

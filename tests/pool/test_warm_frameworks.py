@@ -14,6 +14,7 @@ import requests
 
 from lib.process import wait_until
 from lib.servers import Hayate, MariaDB, Redis
+from lib.tls import self_signed
 from rewind.postgresql import PostgreSQL
 
 from . import frameworks
@@ -402,6 +403,46 @@ def test_what_cannot_be_opened_costs_no_worker_again_and_again(tmp_path, databas
         assert log.count("RedisException") == 1 and "connections = \"warm\"" in log and "hosts array is empty" in log, log
         # Of the session's Redis there was nothing to say.
         assert wait_until(lambda: server.status()["apps"][0]["rewind"]["warm"] == 1), log
+
+
+@pytest.fixture(scope="module")
+def encrypted(tmp_path_factory) -> Iterator[PostgreSQL]:
+    """As Debian has it."""
+    with PostgreSQL(self_signed(tmp_path_factory.mktemp("tls"), "database", ["localhost"])) as server:
+        yield server
+
+
+def asked_over_tls(root: pathlib.Path, path: str, args: list[str], kept: int) -> None:
+    with Hayate(root, workers=2, args=[*args, "--rewind", "on", "--connections", "warm"]) as server:
+        for _ in range(20):
+            answer = requests.get(server.url + path, timeout=60)
+            assert answer.status_code == 200, (answer.text[:2000], server.log_tail())
+        assert wait_until(lambda: server.status()["apps"][0]["rewind"]["warm"] == kept), server.log_tail()
+        (app,) = server.status()["apps"]
+        assert set(app["restarts"]) == {"connection_lost"} and app["restarts"]["connection_lost"] <= 2, (app, server.log_tail())
+        assert (app["mode"], app["fallback"]) == ("worker", None)
+        assert server.log().count("is not kept from request to request: it is encrypted (TLS)") == 1, server.log()
+
+
+def test_laravel_with_postgresql_over_tls(tmp_path, encrypted: PostgreSQL, database: MariaDB, redis: Redis) -> None:
+    """Each request that asked cost its worker; and Redis stays warm."""
+    case = Case("DB::selectOne(\"SELECT ssl FROM pg_stat_ssl WHERE pid = pg_backend_pid()\")")
+    root = application(tmp_path, database, redis, case)
+    address = f"'host' => '127.0.0.1', 'port' => {encrypted.port}, 'sslmode' => 'prefer'"
+    settings = f"'driver' => 'pgsql', {address}, 'database' => 'postgres', 'username' => 'postgres', 'prefix' => ''"
+    replace(root / "config/database.php", "'default' => 'mysql'", "'default' => 'pgsql'")
+    replace(root / "config/database.php", "'connections' => [", f"'connections' => ['pgsql' => [{settings}],")
+    replace(root / "routes/web.php", "CONNECTION_ID() AS n'", "pg_backend_pid() AS n'")
+    asked_over_tls(root, "/asked", [], 4)
+
+
+def test_symfony_with_postgresql_over_tls(tmp_path, encrypted: PostgreSQL, database: MariaDB) -> None:
+    tmp_path.chmod(0o755)
+    address = f"'driver' => 'pdo_pgsql', 'host' => '127.0.0.1', 'port' => {encrypted.port}"
+    root = symfony(tmp_path, database, parameters=f"{address}, 'dbname' => 'postgres', 'user' => 'postgres'")
+    controller = root / "src/Controller/DatabaseController.php"
+    controller.write_text(controller.read_text().replace(ASKED, "SELECT 1 AS one").replace(as_php(LEFT), "[]"))
+    asked_over_tls(root, "/database", ["--env", "APP_ENV=prod", "--env", "GREETING=x"], 0)
 
 
 #: What an application of Symfony's has of its own, by files in src/.

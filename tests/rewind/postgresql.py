@@ -7,7 +7,7 @@ import pathlib
 import shutil
 import signal
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from lib.process import Server, ServerError, accepts_unix, free_port
 from lib.servers import ROOT
@@ -25,14 +25,24 @@ def _binaries() -> pathlib.Path:
 
 
 class PostgreSQL(Server):
-    """Anybody on this machine may connect as `postgres`, without a password, to the database `postgres`."""
+    """Anybody on this machine may connect as `postgres`, without a password, to the database `postgres`.
+
+    `tls` has its certificate and key: then clients that leave it to libpq have TLS, as with Debian's packages.
+    """
 
     name = "postgresql"
     start_timeout = 30.0
 
-    def __init__(self) -> None:
+    def __init__(self, tls: tuple[pathlib.Path, pathlib.Path] | None = None) -> None:
         super().__init__()
         self.data = self.dir / "data"
+        self._tls: Mapping[str, object] = {}
+        if tls is not None:
+            certificate, key = (pathlib.Path(shutil.copy(file, self.dir)) for file in tls)
+            key.chmod(0o600)
+            self._tls = {"ssl": "on", "ssl_cert_file": certificate, "ssl_key_file": key}
+            if USER is not None:
+                shutil.chown(key, USER, USER)
         if USER is not None:
             shutil.chown(self.dir, USER, USER)
 
@@ -63,6 +73,7 @@ class PostgreSQL(Server):
             "fsync": "off",
             "shared_buffers": "16MB",
             "max_connections": "400",
+            **self._tls,
         }
         options = [option for key, value in settings.items() for option in ("-c", f"{key}={value}")]
         return [*change_user, str(_binaries() / "postgres"), "-D", str(self.data), *options]

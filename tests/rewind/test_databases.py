@@ -187,7 +187,7 @@ DECLINED = {
     "a statement was prepared on it before the snapshot, and not closed": 1,
     "no database is selected on it": 1,
     "it is compressed": 1,
-    "(MySQL) that the boot opened is not kept from request to request: its server does not say how it is, or a transaction is open": 1,
+    "(MySQL) that a worker has opened as it started is not kept from request to request: its server does not say how it is, or a transaction is open": 1,
     "it is in the middle of an exchange, or a transaction is open on it": 1,
     "it was told the command MULTI, which cannot be repeated": 1,
 }
@@ -210,5 +210,6 @@ def test_which_connections_are_kept(world: World) -> None:
         assert wait_until(is_told), server.log()
         for _ in range(3):
             seen = requests.get(server.url, timeout=60).json()
-            assert seen == [77, "Asia/Tokyo public, pg_catalog Tokyo", "3"], server.log()
+            assert seen == [77, "Asia/Tokyo public, pg_catalog Tokyo", "3", 0], server.log()
+        assert server.status()["apps"][0]["restarts"] == {"connection_lost": 1}
     shutil.rmtree(directory)
