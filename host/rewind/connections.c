@@ -209,6 +209,7 @@ static void passed(int fd, bool client, const void *bytes, size_t len)
 		return;
 	}
 	one->touched = true;
+	one->asked = client;
 	one->broken |= one->resetting;
 	if (one->protocol != NULL) {
 		pass_on(one, client, bytes, len);
@@ -232,6 +233,19 @@ static bool send_all(int fd, const uint8_t *bytes, size_t len)
 	return sys6(SYS_sendto, fd, (long)bytes, (long)len, MSG_DONTWAIT | MSG_NOSIGNAL, 0, 0) == (long)len;
 }
 
+/* Until something comes, the other end is closed, or that time. False: it is over. */
+static bool wait_for(int fd, uint64_t until)
+{
+	uint64_t time = now();
+	struct pollfd poll = {.fd = fd, .events = POLLIN};
+	if (time >= until) {
+		return false;
+	}
+	struct timespec rest = {(time_t)((until - time) / 1000000000u), (long)((until - time) % 1000000000u)};
+	sys6(SYS_ppoll, (long)&poll, 1, (long)&rest, 0, 8, 0);
+	return true;
+}
+
 /* Reads until the judge has seen enough. False: it was not what was expected, or did not come. */
 static bool receive(struct connection *one, enum verdict (*judge)(struct connection *one), uint64_t until)
 {
@@ -243,16 +257,10 @@ static bool receive(struct connection *one, enum verdict (*judge)(struct connect
 			continue;
 		}
 		if (n == -EAGAIN) {
-			uint64_t time = now();
-			struct pollfd fd = {.fd = one->fd, .events = POLLIN};
-			struct timespec rest = {.tv_nsec = 0};
-			if (time >= until) {
+			if (!wait_for(one->fd, until)) {
 				one->gone = true;
 				return false;
 			}
-			rest.tv_sec = (time_t)((until - time) / 1000000000u);
-			rest.tv_nsec = (long)((until - time) % 1000000000u);
-			sys6(SYS_ppoll, (long)&fd, 1, (long)&rest, 0, 8, 0);
 			continue;
 		}
 		if (n <= 0) {
@@ -320,7 +328,7 @@ static bool put_back(struct connection *one)
 static bool was_put_back(struct connection *one)
 {
 	bool good = receive(one, one->protocol->judge_reset, now() + PATIENCE_NS);
-	one->resetting = one->touched = false;
+	one->resetting = one->touched = one->asked = false;
 	if (good) {
 		one->protocol->rested(one);
 	}
@@ -522,6 +530,25 @@ static const char *what_is_wrong(const struct connection *one)
 	                           : "its end here or its server's was closed, or takes nothing";
 }
 
+/*
+ * The request has asked something and has not read the answer, and the worker will leave. As a client that closes its
+ * connection at the request's end does (pg_close() reads what is to come), it sees to it that what was asked is done
+ * before the answer of the request is complete: the server finds the end of the questions behind it, and closes.
+ */
+static void see_it_done(struct connection *one)
+{
+	const uint64_t until = now() + PATIENCE_NS;
+	SYS2(SYS_shutdown, one->fd, SHUT_WR);
+	for (;;) {
+		long n = sys6(SYS_recvfrom, one->fd, (long)one->answer, sizeof one->answer, MSG_DONTWAIT, 0, 0);
+		if (n == 0 || (n < 0 && n != -EINTR && n != -EAGAIN) || (n == -EAGAIN && !wait_for(one->fd, until)) ||
+		    now() >= until) {
+			break;
+		}
+	}
+	one->broken = true;
+}
+
 const char *connections_reset(const char **kind)
 {
 	if (table == NULL || !table->settled) {
@@ -535,6 +562,9 @@ const char *connections_reset(const char **kind)
 			if (!put_back(one)) {
 				*kind = one->protocol->name;
 				wrong = what_is_wrong(one);
+				if (!one->broken && one->protocol->left(one) != NULL) {
+					see_it_done(one);
+				}
 			}
 			table->resets++;
 		}

@@ -29,6 +29,7 @@ struct connection {
 	bool kept;
 	bool recorded;  /* what the client says is its own from here on, and not to be said again */
 	bool touched;   /* bytes passed since it was put back */
+	bool asked;     /* the last of them were the client's: an answer is to come, but for some commands of MySQL's */
 	bool resetting; /* the answers to what puts it back are to come */
 	bool broken;    /* no more is to be said on it */
 	bool disturbed; /* its server was told to forget, or has not answered as expected */

@@ -119,9 +119,8 @@ static void heard(struct connection *one, const uint8_t *bytes, size_t len)
 static const char *left(const struct connection *one)
 {
 	static const uint8_t ready[] = {'Z', 0, 0, 0, 5};
-	return memcmp(one->tail, ready, sizeof ready) == 0
-	           ? NULL
-	           : "it left an answer unread (pg_send_query()), or a COPY unfinished";
+	bool read = !one->asked && memcmp(one->tail, ready, sizeof ready) == 0;
+	return read ? NULL : "it left an answer unread (pg_send_query()), or a COPY unfinished";
 }
 
 struct frame {

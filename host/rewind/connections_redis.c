@@ -129,7 +129,7 @@ static void heard(struct connection *one, const uint8_t *bytes, size_t len)
 
 static const char *left(const struct connection *one)
 {
-	return NULL;
+	return one->asked ? "it did not read the answer to what it asked" : NULL;
 }
 
 /* One string. */

@@ -46,8 +46,8 @@ def postgresql() -> Iterator[Kind]:
         yield Kind(server, f"pgsql:host={server.dir};port={server.port};dbname=postgres", "postgres")
 
 
-def serve(kind: Kind, *args: str, more: int = 0) -> Hayate:
-    env = {"DSN": kind.dsn, "USER_NAME": kind.user, "PASSWORD": kind.password, "MORE": str(more)}
+def serve(kind: Kind, *args: str, more: int = 0, pgsql: str = "") -> Hayate:
+    env = {"DSN": kind.dsn, "USER_NAME": kind.user, "PASSWORD": kind.password, "MORE": str(more), "PGSQL": pgsql}
     flags = [flag for name, value in env.items() for flag in ("--env", f"{name}={value}")]
     directory = temporary_directory("settings")
     shutil.copy(pathlib.Path(__file__).parent / "databases/settings.php", directory / "worker.php")
@@ -230,4 +230,18 @@ def test_what_is_not_kept_is_said_once(mariadb: Kind) -> None:
         assert wait_until(lambda: server.status()["apps"][0]["restarts"].get("connection_lifetime", 0) >= 3)
         assert wait_until(lambda: visit(server) > 0)
         assert server.log().count("is not kept from request to request") == 2, server.log()
+    shutil.rmtree(server.root)
+
+
+def test_a_query_that_is_sent_and_not_read(postgresql: Kind) -> None:
+    """As where pg_close() waits for it: what it wrote is there when the answer has ended. It costs the worker, as the request's doing."""
+    server_of = postgresql.server
+    server_of.sql("CREATE TABLE stored (n INT)")
+    with serve(postgresql, pgsql=f"host={server_of.dir} port={server_of.port} dbname=postgres user=postgres") as server:
+        for n in range(1, 4):
+            sent = requests.get(server.url, params={"send": f"INSERT INTO stored SELECT {n} FROM pg_sleep(0.5)"}, timeout=60)
+            assert sent.json() is True
+            assert server_of.sql("SELECT count(*) FROM stored").strip() == str(n)
+        assert wait_until(lambda: server.status()["apps"][0]["restarts"] == {"rewind_connection": 3}), server.status()["apps"][0]["restarts"]
+        assert server.log().count("it left an answer unread (pg_send_query())") == 1, server.log()
     shutil.rmtree(server.root)

@@ -2,9 +2,10 @@
 /*
  * A connection that hayate_on_worker_start() opens, to a server whose settings are changed at run time.
  *
- *   DSN, USER_NAME, PASSWORD; MORE: so many connections besides
+ *   DSN, USER_NAME, PASSWORD; MORE: so many connections besides, each by a step of its own
  *   /?text=T   the number of the connection, and T as the server reads it when PDO has quoted it
  *   /?ask=SQL  what the server answers
+ *   /?send=SQL nothing: it is asked through pgsql, on a connection of the worker's (PGSQL), and not read
  */
 declare(strict_types=1);
 
@@ -28,12 +29,24 @@ final class Db
 if (function_exists('hayate_on_worker_start')) {
     hayate_on_worker_start(static function (): void {
         Db::get()->query('SELECT 1')->fetchAll();
-        for ($i = 0; $i < (int) getenv('MORE'); $i++) {
+    });
+    for ($i = 0; $i < (int) getenv('MORE'); $i++) {
+        hayate_on_worker_start(static function (): void {
             Db::$more[] = Db::open();
-        }
+        });
+    }
+}
+if (getenv('PGSQL') && function_exists('hayate_on_worker_start')) {
+    hayate_on_worker_start(static function (): void {
+        Db::$more[] = pg_connect(getenv('PGSQL'));
+        pg_query(Db::$more[0], 'SELECT 1');
     });
 }
 while (hayate_handle_request(static function (): void {
+    if (isset($_GET['send'])) {
+        echo json_encode(pg_send_query(Db::$more[0], $_GET['send']));
+        return;
+    }
     $db = Db::get();
     if (isset($_GET['ask'])) {
         echo json_encode($db->query($_GET['ask'])->fetchColumn());
