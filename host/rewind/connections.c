@@ -29,7 +29,7 @@ static struct table {
 
 static const struct protocol *const protocols[] = {&protocol_mysql, &protocol_pgsql, &protocol_redis};
 
-static uint64_t now(void)
+uint64_t connection_now(void)
 {
 	struct timespec t;
 	clock_gettime(CLOCK_MONOTONIC, &t);
@@ -236,7 +236,7 @@ static bool send_all(int fd, const uint8_t *bytes, size_t len)
 /* Until something comes, the other end is closed, or that time. False: it is over. */
 static bool wait_for(int fd, uint64_t until)
 {
-	uint64_t time = now();
+	uint64_t time = connection_now();
 	struct pollfd poll = {.fd = fd, .events = POLLIN};
 	if (time >= until) {
 		return false;
@@ -278,7 +278,7 @@ static bool receive(struct connection *one, enum verdict (*judge)(struct connect
 bool connection_ask(struct connection *one, const uint8_t *question, size_t len,
                     enum verdict (*judge)(struct connection *one))
 {
-	bool good = send_all(one->fd, question, len) && receive(one, judge, now() + PATIENCE_NS);
+	bool good = send_all(one->fd, question, len) && receive(one, judge, connection_now() + PATIENCE_NS);
 	one->disturbed |= !good;
 	return good;
 }
@@ -327,7 +327,7 @@ static bool put_back(struct connection *one)
 /* Whether it was put back. */
 static bool was_put_back(struct connection *one)
 {
-	bool good = receive(one, one->protocol->judge_reset, now() + PATIENCE_NS);
+	bool good = receive(one, one->protocol->judge_reset, connection_now() + PATIENCE_NS);
 	one->resetting = one->touched = one->asked = false;
 	if (good) {
 		one->protocol->rested(one);
@@ -537,12 +537,12 @@ static const char *what_is_wrong(const struct connection *one)
  */
 static void see_it_done(struct connection *one)
 {
-	const uint64_t until = now() + PATIENCE_NS;
+	const uint64_t until = connection_now() + PATIENCE_NS;
 	SYS2(SYS_shutdown, one->fd, SHUT_WR);
 	for (;;) {
 		long n = sys6(SYS_recvfrom, one->fd, (long)one->answer, sizeof one->answer, MSG_DONTWAIT, 0, 0);
 		if (n == 0 || (n < 0 && n != -EINTR && n != -EAGAIN) || (n == -EAGAIN && !wait_for(one->fd, until)) ||
-		    now() >= until) {
+		    connection_now() >= until) {
 			break;
 		}
 	}
@@ -555,7 +555,7 @@ const char *connections_reset(const char **kind)
 		return NULL;
 	}
 	const char *wrong = NULL;
-	uint64_t started = now();
+	uint64_t started = connection_now();
 	for (size_t i = 0; i < MAX_CONNECTIONS; i++) {
 		struct connection *one = &table->all[i];
 		if (table->numbers[i] != 0 && (one->touched || one->broken)) {
@@ -569,7 +569,7 @@ const char *connections_reset(const char **kind)
 			table->resets++;
 		}
 	}
-	table->reset_ns += now() - started;
+	table->reset_ns += connection_now() - started;
 	return wrong;
 }
 
@@ -582,14 +582,14 @@ const char *connections_answered(const char **kind)
 	for (size_t i = 0; i < MAX_CONNECTIONS; i++) {
 		struct connection *one = &table->all[i];
 		if (table->numbers[i] != 0 && one->resetting) {
-			uint64_t started = now();
+			uint64_t started = connection_now();
 			if (!was_put_back(one)) {
 				one->broken = true;
 				*kind = one->protocol->name;
 				wrong = one->changed ? "its server's settings have changed, or a stored function has changed its role"
 				                     : "it was not put back within its time or not as expected";
 			}
-			table->reset_ns += now() - started;
+			table->reset_ns += connection_now() - started;
 		}
 	}
 	return wrong;

@@ -15,6 +15,8 @@
 #define MOST_BRIEF 4096
 /* What a server is asked about a connection. */
 #define MOST_QUESTION 2048
+/* How often a server is asked how it is, at most, in ns: it takes longer than to put the connection back. */
+#define ASK_NS 1000000000u
 /* By which a protocol is recognised. */
 #define FIRST_BYTES 8
 /* A value of PostgreSQL's that is set again. */
@@ -27,14 +29,17 @@ struct protocol;
 
 struct connection {
 	bool kept;
-	bool recorded;  /* what the client says is its own from here on, and not to be said again */
-	bool touched;   /* bytes passed since it was put back */
-	bool asked;     /* the last of them were the client's: an answer is to come, but for some commands of MySQL's */
-	bool resetting; /* the answers to what puts it back are to come */
-	bool broken;    /* no more is to be said on it */
-	bool disturbed; /* its server was told to forget, or has not answered as expected */
-	bool changed;   /* it was put back, and is not as it was: its server's settings are others */
-	bool gone;      /* its server has closed it, or was waited for in vain */
+	bool recorded;     /* what the client says is its own from here on, and not to be said again */
+	bool touched;      /* bytes passed since it was put back */
+	bool asked;        /* the last of them were the client's: an answer is to come, but for some commands of MySQL's */
+	bool resetting;    /* the answers to what puts it back are to come */
+	bool broken;       /* no more is to be said on it */
+	bool disturbed;    /* its server was told to forget, or has not answered as expected */
+	bool changed;      /* it was put back, and is not as it was: its server's settings are others */
+	bool asks;         /* what puts it back ends with a question */
+	bool plain;        /* MySQL: a backslash in a text is one */
+	uint64_t asked_at; /* when its server was last asked how it is, in ns */
+	bool gone;         /* its server has closed it, or was waited for in vain */
 	unsigned opener;
 	int fd, pid;
 	const struct protocol *protocol;
@@ -57,17 +62,16 @@ struct connection {
 	uint8_t sequence;  /* of the last packet that came */
 	uint8_t start[21]; /* the first bytes of its body: an OK, as far as its state */
 	uint8_t start_len;
-	bool long_packet; /* the next one goes on with it */
-	unsigned ends;    /* of columns and rows in the present result */
-	bool ended;       /* the last packet was the end of the last result */
-	bool profiles;    /* its server knows profiling */
-	bool seeds;       /* its server lets this user seed RAND() */
-	size_t dialect;   /* which names of variables its server knows */
-	long statements;  /* prepared and not closed */
-	bool moved;       /* another database or role may have been chosen */
-	unsigned answers; /* to what was said to put it back */
-	unsigned brief_count;
-	size_t brief_len; /* 0: there is no shorter form */
+	bool long_packet;             /* the next one goes on with it */
+	unsigned ends;                /* of columns and rows in the present result */
+	bool ended;                   /* the last packet was the end of the last result */
+	bool profiles;                /* its server knows profiling */
+	bool seeds;                   /* its server lets this user seed RAND() */
+	size_t dialect;               /* which names of variables its server knows */
+	long statements;              /* prepared and not closed */
+	bool moved;                   /* another database or role may have been chosen */
+	unsigned answers;             /* to what was said to put it back */
+	size_t brief_len, asking_len; /* 0: there is no shorter form */
 	/* PostgreSQL */
 	bool started; /* past the first message, which has no type */
 	uint8_t tail[6];
@@ -85,7 +89,7 @@ struct connection {
 
 	uint8_t message[MOST_MESSAGE];
 	uint8_t again[MOST_AGAIN]; /* what the server is told when it has forgotten, in its own format */
-	uint8_t brief[MOST_BRIEF];
+	uint8_t brief[MOST_BRIEF], asking[MOST_BRIEF]; /* of MySQL, the second one asks how it is */
 	uint8_t answer[8192];
 	char before[4096]; /* how the server described it */
 	char told[1024];   /* MySQL, PostgreSQL: of that, what is asked after each reset */
@@ -123,6 +127,8 @@ void connection_append(struct connection *one, const void *bytes, size_t len);
 /* Asks and reads the answer, which is in one->answer when the judge finds it GOOD. Five seconds at most. */
 bool connection_ask(struct connection *one, const uint8_t *question, size_t len,
                     enum verdict (*judge)(struct connection *one));
+/* CLOCK_MONOTONIC in ns. */
+uint64_t connection_now(void);
 /* At most 256 bytes that nobody can have foreseen. False: there are none. */
 bool connection_random(uint8_t *to, size_t len);
 

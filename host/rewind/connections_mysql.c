@@ -35,6 +35,8 @@
 
 #define WANTS_FILE 0xfb
 #define ERROR 0xff
+#define NO_BACKSLASH_ESCAPES 2 /* of the second byte of the status that an OK says */
+#define NO_SUCH_ENCODING 1115  /* ER_UNKNOWN_CHARACTER_SET */
 
 #define IN_TRANSACTION 1
 #define MORE_RESULTS 8
@@ -386,14 +388,16 @@ static bool obeys(struct connection *one, const char *statement)
 	       "@@default_storage_engine,@@character_set_database,@@collation_database,@@character_set_server,"            \
 	       "@@collation_server," of_dialect ")"
 /*
- * What is asked after each reset. A reset takes up what was changed by SET GLOBAL meanwhile, of which the client's end,
- * as it was at the point, knows nothing: how it has to quote, what a statement means, that the server has become
- * another's replica, or does something for each new connection. The database and the encodings have just been set. To
- * ask for all of the description takes the server three times as long.
+ * What is asked after a reset. It takes up what was changed by SET GLOBAL meanwhile, of which the client's end, as it
+ * was at the point, knows nothing: how it has to quote, what a statement means, that the server has become another's
+ * replica, or does something for each new connection. The database and the encodings have just been set. To ask for all
+ * of the description takes the server three times as long; and even this is more than to put the connection back, so it
+ * is asked once a second, but for the role, which a reset of MariaDB's leaves, and for whether a backslash quotes,
+ * which each answer says.
  */
+#define ROLE "IFNULL(CURRENT_ROLE(),'NONE')"
 #define QUESTION(of_dialect)                                                                                           \
-	FIELDS "IFNULL(CURRENT_ROLE(),'NONE'),@@autocommit,@@sql_mode,@@time_zone,IFNULL(@@init_connect,'')," of_dialect   \
-	       ",@@read_only)"
+	FIELDS ROLE ",@@autocommit,@@sql_mode,@@time_zone,IFNULL(@@init_connect,'')," of_dialect ",@@read_only)"
 #define ISOLATION "@@transaction_isolation,@@transaction_read_only"
 #define ISOLATION_BEFORE "@@tx_isolation,@@tx_read_only"
 static const struct {
@@ -414,6 +418,17 @@ static bool put(char *to, size_t room, size_t *len, const char *text, size_t siz
 	*len += size;
 	to[*len] = '\0';
 	return true;
+}
+
+/* A text as hexadecimal digits, which need no quotes. */
+static bool put_hex(char *to, size_t room, size_t *len, const char *text, size_t size)
+{
+	bool fits = put(to, room, len, "0x", 2);
+	for (size_t i = 0; fits && i < size; i++) {
+		char digits[2] = {"0123456789abcdef"[(uint8_t)text[i] >> 4], "0123456789abcdef"[text[i] & 15]};
+		fits = put(to, room, len, digits, 2);
+	}
+	return fits;
 }
 
 /* RAND() goes on where it was, and a visitor may have chosen where that is. Nine digits each, which each reset draws.
@@ -440,13 +455,18 @@ static bool draw_seeds(uint8_t *text, size_t len)
 	return true;
 }
 
-/* A reset, the database, since a reset forgets its encoding, and one SET of all variables. */
-static void shorten(struct connection *one, const uint8_t *settings, size_t settings_len, const char *const *field,
-                    const size_t *field_len)
+/*
+ * A reset, the database, since a reset forgets its encoding, and one SET of all variables; in the last one a question,
+ * how the reset has left it, whose answer is `base`: all expressions of a SET are evaluated before it changes anything.
+ * Where that is not so, the server says that there is no such encoding, and the connection was not put back.
+ */
+static size_t shorten(struct connection *one, uint8_t *to, const uint8_t *settings, size_t settings_len,
+                      const char *const *field, const size_t *field_len, const char *asked, const char *base,
+                      size_t base_len)
 {
 	static const char *const names[] = {
-	    "character_set_client=", ",character_set_connection=", ",collation_connection=", ",character_set_results="};
-	static const int order[] = {1, 2, 4, 3};
+	    "character_set_client=", ",character_set_connection=", ",collation_connection=", ",character_set_results=IF("};
+	static const int order[] = {1, 2, 4};
 	char text[MOST_BRIEF / 2];
 	size_t len = 0;
 	bool fits = put(text, sizeof text, &len, "SET ", 4);
@@ -461,17 +481,24 @@ static void shorten(struct connection *one, const uint8_t *settings, size_t sett
 	if (fits && one->seeds) {
 		fits = put(text, sizeof text, &len, SEEDS ",", sizeof SEEDS);
 	}
-	for (size_t i = 0; fits && i < 4; i++) {
+	for (size_t i = 0; fits && i < 3; i++) {
 		fits = put(text, sizeof text, &len, names[i], strlen(names[i])) &&
 		       put(text, sizeof text, &len, field[order[i]], field_len[order[i]]);
 	}
+	const bool null = field_len[3] == 4 && memcmp(field[3], "NULL", 4) == 0;
+	fits = fits && put(text, sizeof text, &len, names[3], strlen(names[3])) &&
+	       put(text, sizeof text, &len, asked, strlen(asked)) && put(text, sizeof text, &len, "=", 1) &&
+	       put_hex(text, sizeof text, &len, base, base_len) &&
+	       put(text, sizeof text, &len, null ? "," : ",'", null ? 1 : 2) &&
+	       put(text, sizeof text, &len, field[3], field_len[3]) &&
+	       put(text, sizeof text, &len, null ? ",'-')" : "','-')", null ? 5 : 6);
 	size_t at = 0;
-	fits = fits && put_packet(one->brief, sizeof one->brief, &at, COM_RESET_CONNECTION, "", 0) &&
-	       put_packet(one->brief, sizeof one->brief, &at, COM_INIT_DB, field[0], field_len[0]) &&
-	       put_packet(one->brief, sizeof one->brief, &at, COM_QUERY, text, len);
-	one->brief_len = fits ? at : 0;
-	one->brief_count = 3;
+	fits = fits && put_packet(to, MOST_BRIEF, &at, COM_RESET_CONNECTION, "", 0) &&
+	       put_packet(to, MOST_BRIEF, &at, COM_INIT_DB, field[0], field_len[0]) &&
+	       put_packet(to, MOST_BRIEF, &at, COM_QUERY, text, len);
+	return fits ? at : 0;
 }
+#define BRIEF_COUNT 3
 
 static bool is_name(const char *text, size_t len)
 {
@@ -482,6 +509,60 @@ static bool is_name(const char *text, size_t len)
 		}
 	}
 	return len > 0;
+}
+
+/* Where the answers end that say OK, of one packet each, and that nothing was inserted or changed. */
+static enum verdict judge_answers(struct connection *one, size_t *at)
+{
+	for (unsigned i = 0; i < one->answers; i++) {
+		if (one->answer_len - *at < 4 || one->answer_len - *at - 4 < length(one->answer + *at)) {
+			return MORE;
+		}
+		const uint8_t *body = one->answer + *at + 4;
+		size_t size = length(one->answer + *at);
+		if (one->answer[*at + 3] != 1 || size < 7 || body[0] != 0 || body[1] != 0 || body[2] != 0 ||
+		    body[3] & (IN_TRANSACTION | MORE_RESULTS)) {
+			one->changed = size >= 3 && body[0] == ERROR && (body[1] | body[2] << 8) == NO_SUCH_ENCODING;
+			return BAD;
+		}
+		*at += 4 + size;
+		/* As the last of them leaves it, which is how a client has to quote. */
+		bool plain = (body[4] & NO_BACKSLASH_ESCAPES) != 0;
+		if (i + 1 == one->answers && one->kept && plain != one->plain) {
+			one->changed = true;
+			return BAD;
+		}
+		one->plain = i + 1 == one->answers ? plain : one->plain;
+	}
+	return GOOD;
+}
+
+/* Those, and then a text. */
+static enum verdict judge_told(struct connection *one)
+{
+	size_t at = 0;
+	enum verdict verdict = judge_answers(one, &at);
+	verdict = verdict == GOOD ? judge_row_at(one, at) : verdict;
+	return verdict == GOOD && one->found_at == 0 ? BAD : verdict;
+}
+
+/* How a reset leaves it, before anything is set again. */
+static bool ask_after_reset(struct connection *one, char *to, size_t room)
+{
+	const char *question = dialects[one->dialect].question;
+	uint8_t text[MOST_QUESTION];
+	size_t size = 0, len;
+	one->answers = 1;
+	if (!put_packet(text, sizeof text, &size, COM_RESET_CONNECTION, "", 0) ||
+	    !put_packet(text, sizeof text, &size, COM_QUERY, question, strlen(question)) ||
+	    !connection_ask(one, text, size, judge_told)) {
+		return false;
+	}
+	const char *found = found_text(one, &len);
+	bool fits = len < room;
+	memcpy(to, found, fits ? len : 0);
+	to[fits ? len : 0] = '\0';
+	return fits;
 }
 
 static void settle(struct connection *one)
@@ -540,6 +621,11 @@ static void settle(struct connection *one)
 	}
 	memcpy(one->told, found, len);
 	one->told[len] = '\0';
+	char base[sizeof one->told];
+	if (!ask_after_reset(one, base, sizeof base)) {
+		connection_declined(one, "its server does not say how a reset leaves it");
+		return;
+	}
 	one->profiles = ask(one, "SELECT @@profiling", &len) != NULL;
 	one->seeds = obeys(one, "SET " SEEDS);
 	one->again_len = 0;
@@ -561,7 +647,9 @@ static void settle(struct connection *one)
 		connection_declined(one, "names of encodings are too long");
 	}
 	/* MySQL names roles as SET ROLE takes them, MariaDB without quotes. */
-	shorten(one, settings, settings_len, field, field_len);
+	one->brief_len = shorten(one, one->brief, settings, settings_len, field, field_len, ROLE, field[5], field_len[5]);
+	one->asking_len = shorten(one, one->asking, settings, settings_len, field, field_len,
+	                          dialects[one->dialect].question + sizeof "SELECT", base, strlen(base));
 	n = snprintf(role, sizeof role, "SET ROLE %.*s", (int)field_len[5], field[5]);
 	if (n > 0 && (size_t)n < sizeof role && (field[5][0] == '`' || is_name(field[5], field_len[5]))) {
 		say_again(one, COM_QUERY, role, (size_t)n);
@@ -570,50 +658,50 @@ static void settle(struct connection *one)
 	}
 }
 
-/* What puts it back, in its long or its short form, and the question whether that is what it has done. */
-static size_t compose(struct connection *one, bool brief, uint8_t *to, size_t room)
+/* What puts it back: in a short form, or in its long one and the question how it is. */
+static size_t compose(struct connection *one, const uint8_t *brief, size_t brief_len, uint8_t *to, size_t room)
 {
 	const char *question = dialects[one->dialect].question;
-	size_t len = brief ? one->brief_len : one->again_len;
+	const uint8_t *text = brief == NULL ? one->again : brief;
+	size_t len = brief == NULL ? one->again_len : brief_len;
 	if (len > room) {
 		return 0;
 	}
-	one->answers = brief ? one->brief_count : one->again_count;
-	memcpy(to, brief ? one->brief : one->again, len);
+	one->asks = brief == NULL;
+	one->answers = brief == NULL ? one->again_count : BRIEF_COUNT;
+	memcpy(to, text, len);
 	if (one->seeds && !draw_seeds(to, len)) {
 		return 0;
 	}
-	return put_packet(to, room, &len, COM_QUERY, question, strlen(question)) ? len : 0;
+	return brief != NULL || put_packet(to, room, &len, COM_QUERY, question, strlen(question)) ? len : 0;
 }
 
 static size_t reset(struct connection *one, uint8_t *to, size_t room)
 {
-	return compose(one, one->brief_len > 0 && one->kept && !one->moved, to, room);
+	uint64_t now = connection_now();
+	bool due = now - one->asked_at >= ASK_NS;
+	if (!one->kept || one->moved || one->brief_len == 0 || one->asking_len == 0) {
+		one->asked_at = now;
+		return compose(one, NULL, 0, to, room);
+	}
+	one->asked_at = due ? now : one->asked_at;
+	return due ? compose(one, one->asking, one->asking_len, to, room)
+	           : compose(one, one->brief, one->brief_len, to, room);
 }
 
-/* An answer of one packet for each, which says OK, that nothing was inserted or changed; then how it is. */
 static enum verdict judge_reset(struct connection *one)
 {
 	size_t at = 0, len;
-	for (unsigned i = 0; i < one->answers; i++) {
-		if (one->answer_len - at < 4 || one->answer_len - at - 4 < length(one->answer + at)) {
-			return MORE;
-		}
-		const uint8_t *body = one->answer + at + 4;
-		size_t size = length(one->answer + at);
-		if (one->answer[at + 3] != 1 || size < 7 || body[0] != 0 || body[1] != 0 || body[2] != 0 ||
-		    body[3] & (IN_TRANSACTION | MORE_RESULTS)) {
-			return BAD;
-		}
-		at += 4 + size;
+	if (!one->asks) {
+		enum verdict verdict = judge_answers(one, &at);
+		return verdict == GOOD && at != one->answer_len ? BAD : verdict;
 	}
-	enum verdict verdict = judge_row_at(one, at);
-	if (verdict != GOOD || one->found_at == 0) {
-		return verdict == MORE ? MORE : BAD;
+	enum verdict verdict = judge_told(one);
+	if (verdict == GOOD) {
+		const char *found = found_text(one, &len);
+		one->changed = len != strlen(one->told) || memcmp(found, one->told, len) != 0;
 	}
-	const char *found = found_text(one, &len);
-	one->changed = len != strlen(one->told) || memcmp(found, one->told, len) != 0;
-	return one->changed ? BAD : GOOD;
+	return verdict == GOOD && one->changed ? BAD : verdict;
 }
 
 static bool is_as_before(struct connection *one)
@@ -628,9 +716,11 @@ static void compare(struct connection *one)
 {
 	bool good = is_as_before(one);
 	if (good && one->brief_len > 0) {
-		uint8_t text[MOST_BRIEF + MOST_QUESTION];
-		size_t len = compose(one, true, text, sizeof text);
+		uint8_t text[MOST_BRIEF];
+		size_t len = compose(one, one->brief, one->brief_len, text, sizeof text);
 		good = len > 0 && connection_ask(one, text, len, judge_reset) && is_as_before(one);
+		len = good && one->asking_len > 0 ? compose(one, one->asking, one->asking_len, text, sizeof text) : 0;
+		good = good && (len == 0 || (connection_ask(one, text, len, judge_reset) && is_as_before(one)));
 	}
 	if (!good) {
 		connection_declined(one, "after its server has put it back it is not as it was");

@@ -331,7 +331,7 @@ static size_t reset(struct connection *one, uint8_t *to, size_t room)
 	if (room < one->again_len + sizeof question + 512 || !connection_random(random, sizeof random)) {
 		return 0;
 	}
-	one->queries = 2;
+	one->queries = 1;
 	if (one->tail[5] != 'I') {
 		PUT(to, &at, "ROLLBACK");
 		one->queries++;
@@ -341,7 +341,14 @@ static size_t reset(struct connection *one, uint8_t *to, size_t room)
 		put(to, &at, one->again, one->again_len);
 		one->queries++;
 	}
-	PUT(to, &at, question);
+	/* By the settings that come next a client quotes right, whatever the server has become. */
+	uint64_t now = connection_now();
+	one->asks = !one->kept || now - one->asked_at >= ASK_NS;
+	if (one->asks) {
+		one->asked_at = now;
+		PUT(to, &at, question);
+		one->queries++;
+	}
 	len = setting(one, 0, &value);
 	put_setting(to, &at, "standard_conforming_strings", value, len);
 	len = setting(one, 1, &value);
@@ -366,9 +373,12 @@ static enum verdict judge_reset(struct connection *one)
 		if (verdict != GOOD) {
 			return verdict;
 		}
-		/* The question is the last query, and the settings come before it, if there are some; then come the calls. */
-		bool asks = ready == one->queries - 1, call = ready >= one->queries, last = ready == one->queries + CALLS - 1;
-		unsigned due = one->again_count > 0 && ready == one->queries - 2 ? one->again_count : 1;
+		/* The settings, if there are some, and the question, if it was asked, are the last queries; then come the
+		 * calls. */
+		bool asks = one->asks && ready == one->queries - 1, call = ready >= one->queries,
+		     last = ready == one->queries + CALLS - 1;
+		unsigned settings = one->queries - (one->asks ? 2 : 1);
+		unsigned due = one->again_count > 0 && ready == settings ? one->again_count : 1;
 		if (asks && frame.type == 'D' && !found) {
 			const uint8_t *text = only_column(&frame, &len);
 			found = text != NULL;
