@@ -81,6 +81,7 @@ fn spec(dir: &Path, worker: Option<&str>) -> Spec {
         compared: Vec::new(),
         rewind_verify: None,
         connections: Connections::Request,
+        connection_lifetime: None,
         explain: None,
         development: false,
         no_new_privileges: true,

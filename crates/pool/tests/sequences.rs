@@ -193,6 +193,7 @@ fn spec() -> Spec {
         compared: Vec::new(),
         rewind_verify: None,
         connections: Connections::Request,
+        connection_lifetime: None,
         explain: None,
         development: false,
         no_new_privileges: true,
