@@ -63,6 +63,7 @@ static void tell_of_boot(const char *peer, const char *kind, const char *why)
 	                       "request that uses it costs its worker.\n",
 	                       peer, kind, why);
 	refusals_len += n > 0 && (size_t)n < room ? (size_t)n : 0;
+	refusals[refusals_len] = '\0'; /* what does not fit is not told of */
 }
 
 void warm_step(unsigned number)
@@ -96,7 +97,7 @@ static void tell_of_step(const char *peer, const char *kind, const char *why, ui
 		if (warm_start_failed(true)) {
 			log_format(
 			    "The connection to %s (%s) that a worker has opened as it started was left by its server at once: "
-			    "%s. Workers serve without it for ten seconds; then one tries again. Each that fails as "
+			    "%s. Workers serve without it for ten seconds or more; then one tries again. Each that fails as "
 			    "well doubles that time, up to ten minutes, and says nothing.",
 			    peer, kind, why);
 		}

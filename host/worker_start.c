@@ -83,10 +83,10 @@ static void failed(const char *what, const char *said, bool half_done)
 {
 	is_half_done = half_done;
 	if (warm_start_failed(half_done || hy_now() - began >= LONG_NS)) {
-		log_format(
-		    "What hayate_on_worker_start() was given %s%s. Workers serve without %s for ten seconds; then one tries "
-		    "again. Each that fails as well doubles that time, up to ten minutes, and says nothing.",
-		    what, said, half_done ? "it" : "what is missing");
+		log_format("What hayate_on_worker_start() was given %s%s. Workers serve without %s for ten seconds or more; "
+		           "then one tries "
+		           "again. Each that fails as well doubles that time, up to ten minutes, and says nothing.",
+		           what, said, half_done ? "it" : "what is missing");
 	}
 }
 

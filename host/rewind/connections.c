@@ -68,6 +68,10 @@ void connection_declined(struct connection *one, const char *why)
 {
 	if (one->why[0] == '\0') {
 		snprintf(one->why, sizeof one->why, "%s", why);
+		/* It may tell of what an application has said, and is to be one line of the log. */
+		for (char *at = one->why; *at != '\0'; at++) {
+			*at = (unsigned char)*at < ' ' ? ' ' : *at;
+		}
 	}
 }
 
@@ -359,6 +363,9 @@ static void name_peer(int fd, char *to, size_t size)
 	}
 }
 
+/* How long a server may take that leaves a connection while it is looked at. */
+#define LEAVES_NS 100000000ull
+
 #define QUIET_S 30
 #define BETWEEN_S 10
 #define UNANSWERED 3
@@ -398,6 +405,22 @@ static void keep_alive(int fd)
 	SYS1(SYS_close, plain);
 }
 
+/* Whether its server leaves it. Some say so before: what they say is read, which nobody else would. */
+static bool leaves(struct connection *one)
+{
+	const uint64_t until = connection_now() + LEAVES_NS;
+	do {
+		long n = sys6(SYS_recvfrom, one->fd, (long)one->answer, sizeof one->answer, MSG_DONTWAIT, 0, 0);
+		if (n == 0 || (n < 0 && n != -EINTR && n != -EAGAIN)) {
+			return true;
+		}
+		if (n == -EAGAIN && !wait_for(one->fd, until)) {
+			return false;
+		}
+	} while (connection_now() < until);
+	return false;
+}
+
 static void settle(struct connection *one)
 {
 	if (one->why[0] != '\0') {
@@ -409,7 +432,6 @@ static void settle(struct connection *one)
 		connection_declined(one, "another process opened it");
 	} else if (one->have > 0 || one->skip > 0 || unread(one) || one->broken) {
 		connection_declined(one, "it is in the middle of an exchange");
-		one->gone = peek(one) <= 0 && unread(one);
 	} else {
 		one->recorded = true;
 		one->protocol->settle(one);
@@ -420,6 +442,10 @@ static void settle(struct connection *one)
 		if (one->why[0] == '\0') {
 			one->protocol->compare(one);
 		}
+	}
+	/* What the boot has opened a request may use nevertheless. */
+	if (one->why[0] != '\0' && one->opener > 0 && !one->gone) {
+		one->gone = leaves(one);
 	}
 }
 
@@ -538,7 +564,13 @@ static const char *what_is_wrong(const struct connection *one)
 static void see_it_done(struct connection *one)
 {
 	const uint64_t until = connection_now() + PATIENCE_NS;
-	SYS2(SYS_shutdown, one->fd, SHUT_WR);
+	const struct protocol *protocol = one->protocol;
+	/* A server that looks whether its client is there (client_connection_check_interval of PostgreSQL) takes half an
+	 * end for a client that has left. So it is told goodbye, unless a message is half sent. */
+	if (one->have > 0 || one->skip > 0 || protocol->goodbye_len == 0 ||
+	    !send_all(one->fd, protocol->goodbye, protocol->goodbye_len)) {
+		SYS2(SYS_shutdown, one->fd, SHUT_WR);
+	}
 	for (;;) {
 		long n = sys6(SYS_recvfrom, one->fd, (long)one->answer, sizeof one->answer, MSG_DONTWAIT, 0, 0);
 		if (n == 0 || (n < 0 && n != -EINTR && n != -EAGAIN) || (n == -EAGAIN && !wait_for(one->fd, until)) ||

@@ -133,12 +133,15 @@ def test_what_the_boot_opens_is_the_boots(tmp_path, postgresql: PostgreSQL, redi
         assert server.logged("that the boot opened is not kept from request to request: it is encrypted (TLS)")
 
 
-def test_a_server_that_leaves_at_once_may_come_back(tmp_path, mariadb: MariaDB, redis: Redis) -> None:
-    """What was closed by the time a worker is ready is no reason to do without for good."""
+@pytest.mark.parametrize("kind", ["mariadb", "postgresql"])
+def test_a_server_that_leaves_at_once_may_come_back(tmp_path, mariadb: MariaDB, postgresql: PostgreSQL, redis: Redis, kind: str) -> None:
+    """What was closed by the time a worker is ready is no reason to do without for good. PostgreSQL says so before it closes."""
+    number, kill, connect = {
+        "mariadb": ("CONNECTION_ID()", "KILL $n", f"new PDO('mysql:host=127.0.0.1;port={mariadb.port};dbname=hayate', 'hayate', 'hayate')"),
+        "postgresql": ("pg_backend_pid()", "SELECT pg_terminate_backend($n)", pgsql(postgresql, ";sslmode=disable")),
+    }[kind]
     closes = f"""Open::database(); if (is_file('{tmp_path}/away')) {{
-        $n = Open::database()->query('SELECT CONNECTION_ID()')->fetchColumn();
-        (new PDO('mysql:host=127.0.0.1;port={mariadb.port}', 'hayate', 'hayate'))->exec("KILL $n"); usleep(300000); }}"""
-    connect = f"new PDO('mysql:host=127.0.0.1;port={mariadb.port};dbname=hayate', 'hayate', 'hayate')"
+        $n = Open::database()->query('SELECT {number}')->fetchColumn(); ({connect})->exec("{kill}"); usleep(300000); }}"""
     (tmp_path / "away").touch()
     with serve(tmp_path, connect, redis, closes, workers=1) as server:
         (tmp_path / "away").unlink()

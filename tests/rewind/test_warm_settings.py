@@ -233,10 +233,12 @@ def test_what_is_not_kept_is_said_once(mariadb: Kind) -> None:
     shutil.rmtree(server.root)
 
 
-def test_a_query_that_is_sent_and_not_read(postgresql: Kind) -> None:
+@pytest.mark.parametrize("looks", [0, 100], ids=["does not look", "looks whether its client is there"])
+def test_a_query_that_is_sent_and_not_read(postgresql: Kind, looks: int) -> None:
     """As where pg_close() waits for it: what it wrote is there when the answer has ended. It costs the worker, as the request's doing."""
     server_of = postgresql.server
-    server_of.sql("CREATE TABLE stored (n INT)")
+    server_of.sql("DROP TABLE IF EXISTS stored; CREATE TABLE stored (n INT)")
+    server_of.sql(f"ALTER ROLE postgres SET client_connection_check_interval = {looks}")
     with serve(postgresql, pgsql=f"host={server_of.dir} port={server_of.port} dbname=postgres user=postgres") as server:
         for n in range(1, 4):
             sent = requests.get(server.url, params={"send": f"INSERT INTO stored SELECT {n} FROM pg_sleep(0.5)"}, timeout=60)

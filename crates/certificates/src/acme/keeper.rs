@@ -34,6 +34,8 @@ use crate::{Certificate, Pair, Resolver, certificate::now, is_name, self_signed}
 
 /// How often the store is looked at for what other servers have put there.
 const LOOK: Duration = Duration::from_secs(60);
+/// How often the log hears that it cannot be used.
+const COMPLAIN: Duration = Duration::from_secs(3600);
 /// Seconds after a failure from which on a reload has the order tried again at once.
 const AGAIN: i64 = 600;
 /// Before all is begun anew.
@@ -239,6 +241,8 @@ struct Keeping {
     seen: i64,
     /// When all files of the store were last looked at.
     looked: Instant,
+    /// When the log last heard that the store cannot be used.
+    complained: Option<Instant>,
     vouching: Vouching,
 }
 
@@ -257,6 +261,7 @@ impl Keeping {
             asked: 0,
             seen: 0,
             looked: Instant::now(),
+            complained: None,
             vouching: Vouching::default(),
         }
     }
@@ -288,7 +293,11 @@ impl Keeping {
             if wanted.authority.is_none() {
                 self.names.clear();
             }
-            self.names.values_mut().for_each(Name::is_asked_of_another);
+            let place = |wanted: &Wanted| {
+                wanted.authority.as_ref().map(|one| (one.directory.clone(), one.root.clone()))
+            };
+            let elsewhere = place(&wanted) != place(&self.wanted);
+            self.names.values_mut().for_each(|name| name.is_asked_in_another_way(elsewhere));
         }
         let mut outcome = self.take_pairs(&wanted.pairs);
         if wanted.self_signed.is_empty() {
@@ -315,7 +324,7 @@ impl Keeping {
         });
         if let Err(why) = self.open() {
             // No reason to refuse what else is wanted: what there is is served on, and it is tried again by itself.
-            tracing::error!("{why}; looked at again each minute");
+            self.complain(&why);
         }
         self.try_again();
         self.looked = Instant::now();
@@ -325,7 +334,6 @@ impl Keeping {
 
     /// Opens the store and takes in what it has. What is missing of it is made: it may have been removed, or not been there at the start.
     fn open(&mut self) -> Outcome {
-        self.store = None;
         let Some(authority) = &self.wanted.authority else { return Ok(()) };
         let store = Store::open(&authority.storage, &authority.directory).map_err(|error| {
             let place = authority.storage.display();
@@ -342,6 +350,11 @@ impl Keeping {
         }
         self.list();
         Ok(())
+    }
+
+    fn complain(&mut self, why: &str) {
+        tracing::error!("{why}; looked at again each minute");
+        self.complained = Some(Instant::now());
     }
 
     /// Whoever reloads may have repaired why orders failed. Not each time: an authority counts what fails, Let's Encrypt five in an hour.
@@ -473,9 +486,10 @@ impl Keeping {
             false => name.due,
         };
         let look = LOOK.saturating_sub(self.looked.elapsed());
-        let Some(due) = self.names.iter().map(due).min() else {
-            return (self.wanted.authority.is_some() && self.store.is_none()).then_some(look);
-        };
+        if self.store.is_none() {
+            return self.wanted.authority.is_some().then_some(look);
+        }
+        let due = self.names.iter().map(due).min()?;
         let left = u64::try_from(due.saturating_sub(now)).unwrap_or_default();
         Some(Duration::from_secs(left).min(look))
     }
@@ -484,9 +498,16 @@ impl Keeping {
     fn look(&mut self) {
         self.looked = Instant::now();
         let wanted = self.wanted.authority.is_some();
-        if wanted && !self.store.as_ref().is_some_and(Store::is_there) && self.open().is_ok() {
-            tracing::info!("the directory for certificates, acme_storage, is there again");
-            self.publish();
+        if wanted && !self.store.as_ref().is_some_and(Store::is_there) {
+            match self.open() {
+                Ok(()) => {
+                    tracing::info!("the directory for certificates, acme_storage, is there again");
+                    self.complained = None;
+                    self.publish();
+                }
+                Err(why) if self.complained.is_none_or(|at| at.elapsed() >= COMPLAIN) => self.complain(&why),
+                Err(_) => {}
+            }
         }
         let Some(store) = &self.store else { return };
         let mut news = false;
@@ -508,6 +529,8 @@ impl Keeping {
         if self.looked.elapsed() >= LOOK {
             self.look();
         }
+        // Nothing can be done.
+        self.store.as_ref()?;
         // What was to be done at a time of a clock that was set back since may be years away by this one. The clock may have been ahead
         // only while an order failed, between two looks at it: then what is further away than anything says so.
         let back = now < self.seen;
@@ -536,7 +559,12 @@ impl Keeping {
 
 impl Name {
     /// Another authority is asked from now on, or the same one in another way: what there is is served until that one has given something.
-    fn is_asked_of_another(&mut self) {
+    fn is_asked_in_another_way(&mut self, of_another: bool) {
+        // It may be that somebody has made room for what could not be stored.
+        if !of_another && self.unkept.is_some() {
+            (self.due, self.written) = (0, None);
+            return;
+        }
         *self = Name {
             certificate: self.certificate.take(),
             renew_at: self.renew_at,
@@ -545,6 +573,12 @@ impl Name {
             foreign: true,
             ..Name::default()
         };
+    }
+
+    /// Whether what it has is not stored yet, and ends later than this.
+    fn has_a_newer_one(&self, stored: &Certificate) -> bool {
+        let later = |own: &Certificate| own.remaining() >= stored.remaining();
+        self.unkept.is_some() && self.certificate.as_ref().is_some_and(later)
     }
 
     /// Whether an authority that never gave a certificate for it is to give one now. What visitors have asked for waits until it is to be
@@ -566,6 +600,8 @@ impl Name {
         self.unread = unread.then(|| self.unread.unwrap_or_else(Instant::now));
         match stored {
             Ok(Some(certificate)) if self.is_left(&certificate) => false,
+            // It was to be replaced by what could not be stored.
+            Ok(Some(certificate)) if self.has_a_newer_one(&certificate) => false,
             Ok(Some(certificate)) if certificate.covers(host) => {
                 self.renew_at = latest(&certificate);
                 // The authority is asked about it first.

@@ -19,7 +19,7 @@ use std::{
     io::{self, Read, Write},
     os::unix::fs::{DirBuilderExt, OpenOptionsExt},
     path::{Path, PathBuf},
-    time::SystemTime,
+    time::{Duration, SystemTime},
 };
 
 use rustix::fs::{FlockOperation, flock};
@@ -32,6 +32,8 @@ use crate::{Certificate, is_name};
 pub(super) const LONGEST: u64 = 256 << 10;
 /// Bytes that have to be free before an authority is asked for what is to be kept: a chain with its key takes less.
 const ROOM: usize = 32 << 10;
+/// How long after an account was put aside the next one may be.
+const FORGETS: Duration = Duration::from_secs(3600);
 /// Directories of other authorities that are looked at.
 const MOST_OTHERS: usize = 64;
 
@@ -171,16 +173,25 @@ impl Store {
         write(&self.directory.join("account.json"), &serde_json::to_vec(account)?)
     }
 
-    /// Puts an account aside that the authority does not know any more, unless another server has replaced it. Its key is kept beside.
-    pub(super) fn forget_account(&self, id: &str) -> io::Result<()> {
+    /// Puts an account aside that the authority does not know any more, unless another server has replaced it. Its key is kept beside. `false`: one
+    /// was put aside a short while ago. An authority makes few accounts for one address, and may say so of each.
+    pub(super) fn forget_account(&self, id: &str) -> io::Result<bool> {
         // Somebody is about to make one.
-        let Some(_lock) = self.lock_own(ACCOUNT)? else { return Ok(()) };
+        let Some(_lock) = self.lock_own(ACCOUNT)? else { return Ok(true) };
         let path = self.directory.join("account.json");
+        let forgotten = self.directory.join("account.forgotten");
         let stored: Option<serde_json::Value> = json(&path);
         if stored.is_some_and(|stored| stored.get("id").and_then(serde_json::Value::as_str) == Some(id)) {
-            fs::rename(&path, self.directory.join("account.forgotten"))?;
+            let before = fs::metadata(&forgotten).ok().and_then(|file| file.modified().ok());
+            let ago = before.map(|at| SystemTime::now().duration_since(at).unwrap_or_default());
+            if ago.is_some_and(|ago| ago < FORGETS) {
+                return Ok(false);
+            }
+            fs::rename(&path, &forgotten)?;
+            // The moment it was put aside, not made.
+            File::open(&forgotten)?.set_modified(SystemTime::now())?;
         }
-        Ok(())
+        Ok(true)
     }
 
     /// What was used of allowances. An error names the file.
@@ -312,15 +323,19 @@ mod tests {
         let storage = tempfile::tempdir().unwrap();
         let store = Store::open(storage.path(), "https://ca.example/directory").unwrap();
         store.keep_account(&serde_json::json!({ "id": "https://ca.example/account/1" })).unwrap();
-        store.forget_account("https://ca.example/account/2").unwrap();
+        assert!(store.forget_account("https://ca.example/account/2").unwrap());
         assert!(store.account::<serde_json::Value>().is_some());
         let lock = store.lock_own(ACCOUNT).unwrap();
-        store.forget_account("https://ca.example/account/1").unwrap();
+        assert!(store.forget_account("https://ca.example/account/1").unwrap());
         assert!(store.account::<serde_json::Value>().is_some(), "somebody else is at it");
         drop(lock);
-        store.forget_account("https://ca.example/account/1").unwrap();
+        assert!(store.forget_account("https://ca.example/account/1").unwrap());
         assert!(store.account::<serde_json::Value>().is_none());
         assert!(store.directory.join("account.forgotten").exists());
+        // The next one is not put aside at once.
+        store.keep_account(&serde_json::json!({ "id": "https://ca.example/account/3" })).unwrap();
+        assert!(!store.forget_account("https://ca.example/account/3").unwrap());
+        assert!(store.account::<serde_json::Value>().is_some());
     }
 
     #[test]

@@ -317,6 +317,12 @@ fn beside(path: &Path) -> Result<PathBuf> {
     Ok(folder(path).join(format!(".{}.{}", name.to_string_lossy(), std::process::id())))
 }
 
+/// Makes that file: a new one, whatever somebody has put there.
+fn make(beside: &Path) -> std::io::Result<fs::File> {
+    let _ = fs::remove_file(beside);
+    fs::File::create_new(beside)
+}
+
 /// Writes a file in one step. What is there and is no regular file (a device, a pipe, a link) is written to, and stays what it is.
 ///
 /// # Errors
@@ -326,9 +332,8 @@ pub fn write_file(path: &Path, content: &[u8]) -> Result<()> {
         return fs::write(path, content).with_context(|| path.display().to_string());
     }
     let beside = beside(path)?;
-    let written = fs::File::create(&beside)
-        .and_then(|mut file| file.write_all(content))
-        .and_then(|()| fs::rename(&beside, path));
+    let written =
+        make(&beside).and_then(|mut file| file.write_all(content)).and_then(|()| fs::rename(&beside, path));
     if written.is_err() {
         // What is there may be half a file.
         let _ = fs::remove_file(&beside);
@@ -355,7 +360,7 @@ pub fn try_file(path: &Path) -> Result<()> {
     if !folder.is_dir() {
         bail!("{name}: there is no folder {}", folder.display());
     }
-    fs::File::create(&beside).and_then(|_| fs::remove_file(&beside)).with_context(what)
+    make(&beside).and_then(|_| fs::remove_file(&beside)).with_context(what)
 }
 
 #[cfg(test)]

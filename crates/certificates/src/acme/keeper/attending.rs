@@ -108,7 +108,9 @@ impl Attending<'_> {
                 return outcome;
             }
             // Once: a new account, and an order by it.
-            self.forget_account()?;
+            if !self.forget_account()? {
+                return outcome;
+            }
             self.order().await
         };
         let outcome = timeout(ORDER, order).await.unwrap_or_else(|_| {
@@ -219,14 +221,14 @@ impl Attending<'_> {
     }
 
     /// The authority does not know the account any more.
-    fn forget_account(&self) -> io::Result<()> {
+    fn forget_account(&self) -> io::Result<bool> {
         match self.keeping.borrow_mut().account.take() {
             Some(account) => {
-                let why = "the authority does not know the account any more; another one is made";
+                let why = "the authority does not know the account any more; another one is made, unless one was within the last hour";
                 tracing::warn!(host = self.host, account = account.id(), "{why}");
                 self.store.forget_account(account.id())
             }
-            None => Ok(()),
+            None => Ok(true),
         }
     }
 

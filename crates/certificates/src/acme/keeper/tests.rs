@@ -690,6 +690,20 @@ async fn a_store_that_comes_late_or_goes_is_there_again_without_a_restart() {
     let wanted = keeping.wanted.clone();
     keeping.adopt(wanted).unwrap();
     keep_certificate(&keeping);
+    // It cannot be made again: it is looked at, or orders fail, each with its pause, and nobody turns in circles.
+    std::fs::remove_dir_all(&place).unwrap();
+    std::fs::write(&place, "no directory").unwrap();
+    keeping.looked -= LOOK;
+    keeping.names.get_mut(HOST).unwrap().due = 0;
+    let host = keeping.due().unwrap();
+    attend(&mut keeping, &host).await;
+    assert_eq!(keeping.due(), None);
+    assert!(keeping.next().unwrap() >= Duration::from_secs(2), "{:?}", keeping.next());
+    // Nor where there never was a store for what is wanted now.
+    let other = other(&keeping, |authority| authority.directory = "https://127.0.0.1:2/directory".into());
+    keeping.adopt(other).unwrap();
+    assert!(keeping.store.is_none() && keeping.due().is_none());
+    assert!(keeping.next().unwrap() > Duration::from_secs(50));
 }
 
 /// What has to be written into the store of `keeping` for an order cannot be.
@@ -739,9 +753,23 @@ async fn what_was_issued_and_cannot_be_stored_is_served_and_stored_later() {
     keeping.issued(HOST, &store);
     assert!(keeping.resolver.covers(HOST));
     assert_eq!(keeping.due(), None, "no other is ordered");
+    // Nor where somebody names another directory, as the log tells him to.
+    let elsewhere = tempfile::tempdir().unwrap();
+    let mut other = Keeping::new(Resolver::new().0);
+    other.adopt(self::other(&keeping, |_| ())).unwrap();
+    other.hold(HOST, keeping.names[HOST].unkept.clone().unwrap(), &error);
+    other.adopt(self::other(&keeping, |authority| authority.storage = elsewhere.path().into())).unwrap();
+    assert_eq!(work(&mut other).await, 0);
+    assert_eq!(other.store.clone().unwrap().certificate(HOST).unwrap().unwrap().chain(), made.chain());
     SHIFT.set(61);
     assert_eq!((work(&mut keeping).await, keeping.resolver.covers(HOST)), (0, true));
     std::fs::remove_dir(&path).unwrap();
+    // What comes back with the store is older, and was to be replaced.
+    SHIFT.set(-DAY);
+    keep_certificate(&keeping);
+    SHIFT.set(61);
+    keeping.look();
+    assert_eq!(keeping.names[HOST].certificate.as_ref().unwrap().chain(), made.chain());
     SHIFT.set(122);
     assert_eq!(work(&mut keeping).await, 0);
     assert_eq!(store.certificate(HOST).unwrap().unwrap().chain(), made.chain());
