@@ -72,7 +72,9 @@ impl From<Error> for Trouble {
                 ("another server answers for this name: look at its DNS records, IPv6 included", None)
             }
             // RFC 8555, 7.3.1; and 6.2 for a key that belongs to none.
-            "accountDoesNotExist" => ("the authority has forgotten the account; a new one is made", None),
+            "accountDoesNotExist" => {
+                ("the authority does not know the account: a new one is made, once in an hour at most", None)
+            }
             "caa" => ("a CAA record of the domain forbids this authority", None),
             "rejectedIdentifier" => ("the authority gives no certificate for this name", None),
             "invalidContact" | "unsupportedContact" => {

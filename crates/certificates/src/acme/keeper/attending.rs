@@ -107,7 +107,7 @@ impl Attending<'_> {
             if !outcome.as_ref().is_err_and(|trouble| trouble.account_is_gone) {
                 return outcome;
             }
-            // Once: a new account, and an order by it.
+            // Once, and not if that was needed within the last hour: a new account, and an order by it.
             if !self.forget_account()? {
                 return outcome;
             }
