@@ -110,7 +110,7 @@ def test_extensions_that_draw_are_there() -> None:
 @pytest.mark.parametrize("boot", ["shared", "private"])
 @pytest.mark.parametrize("rewind", ["on", "fork"])
 def test_randomness_never_repeats(rewind: str, boot: str) -> None:
-    requests = REQUESTS if rewind == "on" else min(REQUESTS, 600)
+    requests = REQUESTS if rewind == "on" else min(REQUESTS, 300)
     with serve(rewind, boot) as server:
         drawn = draw(server, requests)
         (app,) = server.status()["apps"]
@@ -135,7 +135,7 @@ def test_uuids_of_symfony_never_repeat(rewind: str, boot: str) -> None:
     """Its UuidV1 and UuidV6, which take time, sequence number and node from libuuid, and keep a node of their own once one is made."""
     if not (SYMFONY_UID.exists() and php_extensions.is_there("uuid")):
         pytest.skip("php-symfony-uid or the extension uuid is not installed: scripts/setup --test installs them")
-    requests = REQUESTS if rewind == "on" else min(REQUESTS, 600)
+    requests = REQUESTS if rewind == "on" else min(REQUESTS, 300)
     with serve(rewind, boot, "symfony.php") as server:
         drawn = draw(server, requests)
         (app,) = server.status()["apps"]

@@ -3,7 +3,7 @@
 Requests of all of them are mixed at random over a few workers. Each answer may speak of its own visitor only. With
 state kept the same test sees what leaks.
 
-HAYATE_VISITOR_REQUESTS says how many requests (default 700, for CI).
+HAYATE_VISITOR_REQUESTS says how many requests (default 500, for CI).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from lib.process import temporary_directory
 from lib.servers import PHP, Hayate, Redis
 
 HERE = pathlib.Path(__file__).parent / "visitors"
-REQUESTS = int(os.environ.get("HAYATE_VISITOR_REQUESTS", "700"))
+REQUESTS = int(os.environ.get("HAYATE_VISITOR_REQUESTS", "500"))
 PEOPLE = 50
 CLIENTS = 6
 PASSWORD = "a password for all"

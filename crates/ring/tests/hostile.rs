@@ -1,7 +1,7 @@
 //! A worker that has gone mad: while requests run through real workers, something writes random words and bytes at random places of the
 //! shared memory. No thread of the front may panic or loop, and each exchange must get its end; other rings must not notice.
 //!
-//! `HAYATE_FUZZ_SECONDS` (8) and `HAYATE_FUZZ_SEED` say how long and which; the seed is printed when it fails.
+//! `HAYATE_FUZZ_SECONDS` (5) and `HAYATE_FUZZ_SEED` say how long and which; the seed is printed when it fails.
 
 mod support;
 
@@ -232,7 +232,7 @@ async fn load(ring: &Arc<Ring>, thread: u32, end: Instant, beats: &AtomicU64, se
 #[test]
 fn a9_5_nothing_that_a_worker_writes_ends_or_holds_the_front() {
     let variable = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
-    let seconds = variable("HAYATE_FUZZ_SECONDS").unwrap_or(8);
+    let seconds = variable("HAYATE_FUZZ_SECONDS").unwrap_or(5);
     let seed = variable("HAYATE_FUZZ_SEED").unwrap_or_else(|| u64::from(std::process::id())).max(1);
     eprintln!("HAYATE_FUZZ_SEED={seed}");
 
