@@ -291,6 +291,13 @@ impl Rules {
                 next
             };
             if let Some((new_path, new_query)) = next {
+                let kept_out = {
+                    let readings = self.readings(&new_path, &behind)?;
+                    self.restrict(client, &asked, &readings, keeper, &mut passed, dresses).await?
+                };
+                if let Some(reply) = kept_out {
+                    return Ok(Verdict::Answer(reply));
+                }
                 passed.rewritten = Some(([&self.prefix[..], &new_path].concat(), new_query.clone()));
                 (path, query, changed) = (Cow::Owned(new_path), new_query.map(Cow::Owned), true);
             }
@@ -299,8 +306,7 @@ impl Rules {
     }
 
     /// The front controller answers, though the path says nothing of it: what restricts it holds for this request as well, as with nginx, which
-    /// looks for a location again. Only of rules that were looked at, and that did not fit already. `controller` is its path, without the site's
-    /// prefix. An answer is for somebody who does not get through.
+    /// looks for a location again. `controller` is its path, without the site's prefix. An answer is for somebody who does not get through.
     pub(crate) async fn judge_again<'r>(
         &'r self,
         client: &Client<'_>,
@@ -309,18 +315,32 @@ impl Rules {
         passed: &mut Passed<'_>,
         dresses: &mut Dresses<'r>,
     ) -> Result<Option<Box<Reply>>, NoAnswer> {
-        let asked = Asked::of(client);
         let behind = BehindHost::default();
         let readings = self.readings(controller, &behind)?;
+        self.restrict(client, &Asked::of(client), &readings, keeper, passed, dresses).await
+    }
+
+    /// The request is now for another path: of the rules that were looked at, and that did not fit already, those that fit this one keep out
+    /// whom they keep out, and their limits hold. Otherwise a `rewrite`, or a file that is not there, would lead past them.
+    async fn restrict<'r>(
+        &'r self,
+        client: &Client<'_>,
+        asked: &Asked<'_>,
+        readings: &Readings<'_>,
+        keeper: &Keeper,
+        passed: &mut Passed<'_>,
+        dresses: &mut Dresses<'r>,
+    ) -> Result<Option<Box<Reply>>, NoAnswer> {
         let (mut limits, mut stopped) = (RuleLimits::default(), false);
         for (i, rule) in self.rules.iter().enumerate().take(passed.looked) {
             let mut is_asked = passed.fit.iter().find(|(fit, _)| *fit == i).map(|(_, asked)| *asked);
             if is_asked.is_none() {
-                if stopped || !rule.when.fit(&asked, &readings).some {
+                if stopped || !rule.when.fit(asked, readings).some {
                     continue;
                 }
                 is_asked = Some(true);
-                if let Some(reply) = rule.keeps_out(client, &readings, keeper).await? {
+                passed.fit.push((i, true));
+                if let Some(reply) = rule.keeps_out(client, readings, keeper).await? {
                     return Ok(Some(reply));
                 }
                 dresses.guarded |= rule.keeps_some_out();
@@ -346,19 +366,16 @@ impl Rules {
         let mut path = or_slash(inside).to_vec();
         let mut query = query.map(<[u8]>::to_vec);
         let mut rules = self.rules.iter();
+        let mut looked = 0_usize;
         let (mut stopped, mut changed) = (false, true);
         while std::mem::take(&mut changed) && !stopped {
             let next = {
                 let readings = Readings::new(&path, &behind, &self.scripts)?;
                 let mut next = None;
                 for rule in rules.by_ref() {
+                    looked = looked.saturating_add(1);
                     let fit = rule.when.fit(&asked, &readings);
-                    let refuses = match rule.then {
-                        Then::Deny(_) => true,
-                        Then::Respond(status, _) => refuses(status),
-                        _ => false,
-                    };
-                    if fit.some && refuses {
+                    if fit.some && rule.refuses() {
                         return None;
                     }
                     if let Some(found) = &fit.asked {
@@ -381,6 +398,15 @@ impl Rules {
             if let Some(new) = next {
                 (path, query) = new;
                 changed = true;
+                let readings = Readings::new(&path, &behind, &self.scripts)?;
+                if self
+                    .rules
+                    .iter()
+                    .take(looked)
+                    .any(|rule| rule.refuses() && rule.when.fit(&asked, &readings).some)
+                {
+                    return None;
+                }
             }
         }
         Some([&self.prefix[..], &path].concat())
@@ -510,6 +536,15 @@ impl Rule {
         let limits = self.allow.is_none() && self.rate.is_none() && self.auth.is_none();
         let changes = self.max_body.is_none() && self.timeout.is_none() && self.dress.is_none();
         limits && changes && matches!(self.then, Then::Next) && !self.stop
+    }
+
+    /// Whether nobody gets past this rule.
+    fn refuses(&self) -> bool {
+        match self.then {
+            Then::Deny(_) => true,
+            Then::Respond(status, _) => refuses(status),
+            _ => false,
+        }
     }
 
     /// Whether who gets past this rule has a password, or an address, that others have not.

@@ -1,0 +1,86 @@
+"""What restricts a path restricts whoever comes to it by a `rewrite`, in whatever order the rules stand, as nginx chooses its location afterwards."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from lib.servers import Hayate
+
+from .test_rules import PASSWORD, ask, basic, hashed, write
+
+#: As in a network of WordPress: each of its sites has the scripts of all below its name.
+REWRITES = r"""
+[[app.rule]]
+regex = "^/(?:shop|x y)/(.*)$"
+rewrite = "/$1"
+"""
+RESTRICTIONS = """
+[[app.rule]]
+path = "/xmlrpc.php"
+deny = 403
+
+[[app.rule]]
+path = "/gone.php"
+respond = "gone"
+status = 410
+
+[[app.rule]]
+path = "/wp-login.php"
+rate = { requests = 1, per = "1h", burst = 0 }
+
+[[app.rule]]
+path = "/wp-admin"
+basic_auth = { users = "users" }
+
+[[app.rule]]
+path = "/elsewhere.php"
+allow = ["203.0.113.0/24"]
+
+[[app.rule]]
+path = "/small.php"
+max_body = 10
+"""
+SCRIPT = "<?php echo basename(__FILE__), ' of ', $_SERVER['REQUEST_URI'];"
+
+
+@pytest.fixture(params=["restrictions first", "rewrites first", "between two rewrites"])
+def server(request, hayate_command, tmp_path):
+    tmp_path.chmod(0o755)
+    names = ["xmlrpc.php", "gone.php", "wp-login.php", "wp-admin/index.php", "elsewhere.php", "small.php", "open.php", "index.php"]
+    root = write(tmp_path / "site", dict.fromkeys(names, SCRIPT))
+    (tmp_path / "users").write_text(f"anna:{hashed(PASSWORD)}\n")
+    orders = {
+        "restrictions first": RESTRICTIONS + REWRITES,
+        "rewrites first": REWRITES + RESTRICTIONS,
+        "between two rewrites": '[[app.rule]]\nregex = "^/twice/(.*)$"\nrewrite = "/$1"\n' + RESTRICTIONS + REWRITES,
+    }
+    config = tmp_path / "hayate.toml"
+    config.write_text(f'[[app]]\nroot = "{root}"\nfront_controller = "index.php"\n{orders[request.param]}')
+    with Hayate(config=config, workers=1) as hayate:
+        hayate.prefixes = ["", "/shop", "/x%20y"] + ["/twice/shop"] * ("two" in request.param)
+        yield hayate
+
+
+def test_a_rewrite_leads_past_no_restriction(server) -> None:
+    for prefix in server.prefixes:
+        assert ask(server, f"{prefix}/open.php").body.startswith(b"open.php of ")
+        assert ask(server, f"{prefix}/xmlrpc.php").status == 403
+        gone = ask(server, f"{prefix}/gone.php")
+        assert (gone.status, gone.body) == (410, b"gone")
+        assert ask(server, f"{prefix}/elsewhere.php").status == 403
+        for path in (f"{prefix}/wp-admin/", f"{prefix}/wp-admin/index.php"):
+            assert ask(server, path).status == 401, path
+            assert ask(server, path, basic("anna", PASSWORD)).body.startswith(b"index.php of "), path
+
+
+def test_requests_are_counted_once_however_they_come(server) -> None:
+    ways = itertools.cycle(server.prefixes)
+    statuses = [ask(server, f"{prefix}/wp-login.php").status for prefix, _ in zip(ways, range(4), strict=False)]
+    assert statuses == [200, 429, 429, 429]
+
+
+def test_a_body_may_be_as_long_as_at_the_path_itself(server) -> None:
+    for prefix, (length, status) in itertools.product(server.prefixes, [(10, 200), (11, 413)]):
+        assert ask(server, f"{prefix}/small.php", method="POST", body=b"x" * length).status == status, (prefix, length)
