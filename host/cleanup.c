@@ -26,6 +26,7 @@ static const char *const harmless_names[] = {"closure",
                                              "spldoublylinkedlist",
                                              "splfixedarray",
                                              "iteratoriterator",
+                                             "messageformatter",
                                              "appenditerator",
                                              "limititerator",
                                              "filteriterator",
@@ -55,9 +56,12 @@ static const char *const harmless_names[] = {"closure",
                                              "collator",
                                              "internaliterator",
                                              "random\\randomizer"};
-#define MAX_HARMLESS 64
-static const zend_class_entry *harmless[MAX_HARMLESS];
-static int harmless_count;
+#define MAX_CLASSES 64
+/* Those of a list that are there: extensions may be missing. */
+static struct classes {
+	const zend_class_entry *are[MAX_CLASSES];
+	int count;
+} harmless, closing;
 
 /*
  * Extensions whose request shutdown frees memory only, or which are taken through it with each request (lifecycle.c).
@@ -69,6 +73,15 @@ static const char *const silent_modules[] = {
     "random",     "sodium",    "zlib",      "mbstring", "filter",    "session", "zend opcache", "xml",
     "simplexml",  "xmlreader", "xmlwriter", "xsl",      "tokenizer", "iconv",   "fileinfo",     "calendar",
     "exif",       "gettext",   "bcmath",    "posix",    "curl",      "phar",    "readline",     "hayate"};
+/*
+ * Classes whose objects have connections, files, or what belongs to them (statements, results): to free one closes it,
+ * and no more. The rewinder sees what became of a descriptor: a file is opened again, and for a connection that is
+ * gone the worker is replaced. Children of these count as well.
+ */
+static const char *const closing_names[] = {
+    "pdo",        "pdostatement", "mysqli",  "mysqli_stmt", "mysqli_result", "pgsql\\connection", "pgsql\\result",
+    "pgsql\\lob", "redis",        "sqlite3", "sqlite3stmt", "sqlite3result", "splfileinfo",       "xmlreader"};
+
 #define MAX_MODULES 64
 static const zend_module_entry *loud_modules[MAX_MODULES];
 static int loud_count;
@@ -185,17 +198,22 @@ static zend_resource *to_be_seen(const struct seen *one)
 	return one->always || (is_file(stream) && has_rest(stream, writes_to(stream))) ? resource : NULL;
 }
 
+static void find_classes(struct classes *classes, const char *const *names, size_t count)
+{
+	classes->count = 0;
+	for (size_t i = 0; i < count; i++) {
+		const zend_class_entry *ce = zend_hash_str_find_ptr(CG(class_table), names[i], strlen(names[i]));
+		if (ce != NULL && classes->count < MAX_CLASSES) {
+			classes->are[classes->count++] = ce;
+		}
+	}
+}
+
 void cleanup_prepare(void)
 {
 	note_streams();
-	harmless_count = 0;
-	for (size_t i = 0; i < sizeof harmless_names / sizeof harmless_names[0]; i++) {
-		const zend_class_entry *ce =
-		    zend_hash_str_find_ptr(CG(class_table), harmless_names[i], strlen(harmless_names[i]));
-		if (ce != NULL && harmless_count < MAX_HARMLESS) {
-			harmless[harmless_count++] = ce;
-		}
-	}
+	find_classes(&harmless, harmless_names, sizeof harmless_names / sizeof harmless_names[0]);
+	find_classes(&closing, closing_names, sizeof closing_names / sizeof closing_names[0]);
 	loud_count = 0;
 	const zend_module_entry *module;
 	ZEND_HASH_MAP_FOREACH_PTR(&module_registry, module)
@@ -207,12 +225,12 @@ void cleanup_prepare(void)
 	ZEND_HASH_FOREACH_END();
 }
 
-static bool is_harmless(const zend_class_entry *ce)
+static bool is_of(const struct classes *classes, const zend_class_entry *ce)
 {
 	for (; ce != NULL; ce = ce->parent) {
 		if (ce->type == ZEND_INTERNAL_CLASS) {
-			for (int i = 0; i < harmless_count; i++) {
-				if (harmless[i] == ce) {
+			for (int i = 0; i < classes->count; i++) {
+				if (classes->are[i] == ce) {
 					return true;
 				}
 			}
@@ -223,7 +241,12 @@ static bool is_harmless(const zend_class_entry *ce)
 
 bool cleanup_reaches_outside(const zend_object *object)
 {
-	return object->handlers->free_obj != zend_object_std_dtor && !is_harmless(object->ce);
+	return object->handlers->free_obj != zend_object_std_dtor && !is_of(&harmless, object->ce);
+}
+
+bool cleanup_closes(const zend_object *object)
+{
+	return is_of(&closing, object->ce);
 }
 
 /* A file of which a library has the FILE (curl's CURLOPT_STDERR), and writes to it as long as it has something to say.

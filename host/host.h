@@ -253,6 +253,8 @@ void snapshot_prepare(void); /* once, before the snapshot or the first fork for 
 const char *snapshot_take(enum rewind_tracking tracking);
 /* In a worker, before the point: what it did since the snapshot becomes part of it. NULL, or what failed. */
 const char *snapshot_extend(void);
+/* The request's code has run: from here on what the boot opened stays open. Before destructors. */
+void snapshot_hold(void);
 /* At the point, in the process that will be rewound: whether what snapshot_take() found still holds. */
 const char *snapshot_check(void);
 
@@ -270,6 +272,7 @@ void randomness_seed(void);            /* after each rewind: what must not repea
 /* cleanup.c */
 void cleanup_prepare(void);                              /* before the snapshot */
 bool cleanup_reaches_outside(const zend_object *object); /* to free it does more than giving back memory */
+bool cleanup_closes(const zend_object *object);          /* and what that is the rewinder sees and puts right */
 enum cleanup_stream {
 	CLEANUP_STREAM_QUIET,  /* its end does nothing that others see */
 	CLEANUP_STREAM_ENDS,   /* if it is the boot's, it is closed at the end of each request */

@@ -438,6 +438,7 @@ void lifecycle_end(bool unwound)
 	if (handle_rewinds()) {
 		explain_destructors_begin();
 		rewind_request_ends();
+		snapshot_hold();
 		destructors_call();
 		explain_destructors_over();
 	}

@@ -228,26 +228,73 @@ const uint32_t *snapshot_freed(uint32_t *count)
 
 /*
  * A request may destroy what the boot made: destructors, weak references and `finally` see it as under php-fpm, and the
- * memory comes back. Only objects that hold something outside the memory (connections, archives) stay: with one more
- * reference. Resources need none, since what they open is put back when it was closed.
+ * memory comes back. What it closes so (a connection, a file) is closed, for its locks and its transaction end with it,
+ * and the rewinder puts that right. Only the end of a request closes nothing of the boot's: there these objects have
+ * handlers that destroy them as the classes' own do, and leave open what they hold. Objects that hold something else
+ * outside the memory (archives, curl's handles) stay: with one more reference. Resources need none, since what they
+ * open is put back when it was closed.
  */
-static void note_objects(void)
+static uint32_t *closing; /* numbers of those that can be closed */
+static uint32_t closing_count;
+#define MAX_HANDLERS 32
+static struct {
+	const zend_object_handlers *of;
+	zend_object_handlers at_the_end;
+} handlers[MAX_HANDLERS];
+static int handlers_count;
+
+static const zend_object_handlers *at_the_end(const zend_object_handlers *of)
 {
-	zend_objects_store *store = &EG(objects_store);
-	zend_hash_init(&objects, store->top, NULL, note_freed, 0);
-	freed = safe_emalloc(store->top, sizeof *freed, 0);
-	for (uint32_t i = 1; i < store->top; i++) {
-		zend_object *object = store->object_buckets[i];
-		if (!IS_OBJ_VALID(object)) {
-			continue;
+	for (int i = 0; i < handlers_count; i++) {
+		if (handlers[i].of == of) {
+			return &handlers[i].at_the_end;
 		}
-		if (cleanup_reaches_outside(object)) {
+	}
+	return NULL;
+}
+
+static bool closes_nothing_at_the_end(const zend_object_handlers *of)
+{
+	if (at_the_end(of) == NULL && handlers_count < MAX_HANDLERS) {
+		handlers[handlers_count].of = of;
+		zend_object_handlers *own = &handlers[handlers_count++].at_the_end;
+		*own = *of;
+		own->dtor_obj = zend_objects_destroy_object;
+		own->free_obj = zend_object_std_dtor;
+	}
+	return at_the_end(of) != NULL;
+}
+
+static void note_object(zend_object *object)
+{
+	if (cleanup_reaches_outside(object)) {
+		if (cleanup_closes(object) && closes_nothing_at_the_end(object->handlers)) {
+			closing = safe_erealloc(closing, closing_count + 1, sizeof *closing, 0);
+			closing[closing_count++] = object->handle;
+		} else {
 			GC_ADDREF(object);
 		}
-		zval number;
-		ZVAL_LONG(&number, i);
-		zend_weakrefs_hash_add(&objects, object, &number);
 	}
+	zval number;
+	ZVAL_LONG(&number, object->handle);
+	zend_weakrefs_hash_add(&objects, object, &number);
+}
+
+void snapshot_hold(void)
+{
+	for (uint32_t i = 0; i < closing_count; i++) {
+		zend_object *object = EG(objects_store).object_buckets[closing[i]];
+		const zend_object_handlers *own =
+		    IS_OBJ_VALID(object) && snapshot_has(object) ? at_the_end(object->handlers) : NULL;
+		if (own != NULL) {
+			object->handlers = own;
+		}
+	}
+}
+
+static void set_marks(void)
+{
+	zend_objects_store *store = &EG(objects_store);
 	/* -1: no free number below the top (ZEND_OBJECTS_STORE's FREE_LIST_END) */
 	store->free_list_head = -1;
 	if (store->top * 2 > store->size) {
@@ -260,33 +307,33 @@ static void note_objects(void)
 	snapshot_marks.persistent = EG(persistent_list).nNumUsed;
 }
 
+static void note_objects(void)
+{
+	const zend_objects_store *store = &EG(objects_store);
+	zend_hash_init(&objects, store->top, NULL, note_freed, 0);
+	freed = safe_emalloc(store->top, sizeof *freed, 0);
+	for (uint32_t i = 1; i < store->top; i++) {
+		if (IS_OBJ_VALID(store->object_buckets[i])) {
+			note_object(store->object_buckets[i]);
+		}
+	}
+	set_marks();
+}
+
 /* Of those that came later: what note_objects() does for all. Objects of before may be gone, and have gone from the
  * table as well; their numbers may be those of others. */
 static void note_more_objects(void)
 {
-	zend_objects_store *store = &EG(objects_store);
+	const zend_objects_store *store = &EG(objects_store);
 	for (uint32_t i = 1; i < store->top; i++) {
 		zend_object *object = store->object_buckets[i];
-		if (!IS_OBJ_VALID(object) || zend_hash_index_exists(&objects, zend_object_to_weakref_key(object))) {
-			continue;
+		if (IS_OBJ_VALID(object) && !zend_hash_index_exists(&objects, zend_object_to_weakref_key(object))) {
+			note_object(object);
 		}
-		if (cleanup_reaches_outside(object)) {
-			GC_ADDREF(object);
-		}
-		zval number;
-		ZVAL_LONG(&number, i);
-		zend_weakrefs_hash_add(&objects, object, &number);
 	}
 	freed = safe_erealloc(freed, store->top, sizeof *freed, 0);
 	freed_count = 0;
-	store->free_list_head = -1;
-	if (store->top * 2 > store->size) {
-		store->size *= 2;
-		store->object_buckets = erealloc(store->object_buckets, store->size * sizeof(zend_object *));
-	}
-	snapshot_marks.objects = store->top;
-	snapshot_marks.resources = EG(regular_list).nNextFreeElement;
-	snapshot_marks.persistent = EG(persistent_list).nNumUsed;
+	set_marks();
 }
 
 static struct ranges unused;
