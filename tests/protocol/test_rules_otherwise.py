@@ -11,6 +11,9 @@ from lib.servers import Hayate
 
 from .test_rules import PASSWORD, ask, basic, hashed, write
 
+#: What visitors do not get by its name.
+HIDDEN = ("dump.sql", ".hidden", ".private/a.txt", "x.bak")
+
 RULES = """
 [limits]
 body_size = "1M"
@@ -84,7 +87,7 @@ MEGABYTE = 1 << 20
 def server(hayate_command, tmp_path_factory) -> Iterator[Hayate]:
     home = tmp_path_factory.mktemp("otherwise")
     home.chmod(0o755)
-    files = write(home / "outside", {"a.pdf": "the pdf", "b.php": "<?php source"})
+    files = write(home / "outside", {"a.pdf": "the pdf", "b.php": "<?php source", "b.php.bak": "<?php source", **dict.fromkeys(HIDDEN, "for who may")})
     root = write(
         home / "site",
         {
@@ -95,6 +98,9 @@ def server(hayate_command, tmp_path_factory) -> Iterator[Hayate]:
             "app.css": "css",
             "secret/x.txt": "SECRET",
             "files/x.txt": "a file",
+            **dict.fromkeys(HIDDEN, "for who may"),
+            "admin/app.css": "css",
+            "here/app.css": "css",
             "send.php": "<?php header('X-Accel-Redirect: ' . $_GET['to']);",
         },
     )
@@ -159,16 +165,26 @@ def test_what_a_password_opens_is_for_no_shared_cache(server) -> None:
 
     anna = basic("anna", PASSWORD)
     assert cached("/app.css") == "public, max-age=60, s-maxage=600"
-    for target, headers in {"/admin/index.php/x.css": [anna], "/here/index.php/x.css": [], "/app.css": [anna]}.items():
+    for target, headers in {"/admin/app.css": [anna], "/here/app.css": [], "/app.css": [anna]}.items():
         assert cached(target, *headers) == "private, max-age=60", target
+    # Of a page of the application its scripts say who may keep it, whatever its path looks like.
+    for target, headers in {"/account/x.css": [], "/info.php/x.css": [], "/admin/index.php/x.css": [anna]}.items():
+        assert cached(target, *headers) is None, target
 
 
 def test_a_script_sends_what_an_alias_has(server) -> None:
     assert ask(server, "/protected/a.pdf").status == 404
     assert ask(server, "/send.php?to=/protected/a.pdf").body == b"the pdf"
     assert ask(server, "/send.php?to=/secret/x.txt").body == b"SECRET"
-    for target in ("/protected/b.php", "/protected/none", "/protected/../../site/app.css", "/info.php"):
+    for target in ("/protected/b.php", "/protected/b.php.bak", "/protected/none", "/protected/../../site/app.css", "/info.php"):
         assert ask(server, f"/send.php?to={target}").status == 404, target
+
+
+def test_a_script_sends_what_visitors_do_not_get_by_its_name(server) -> None:
+    for name in HIDDEN:
+        for target in (f"/protected/{name}", f"/{name}"):
+            assert ask(server, target).status == 404, target
+            assert ask(server, f"/send.php?to={target}").body == b"for who may", target
 
 
 def test_dots_go_past_no_deny_of_an_application(hayate_command, tmp_path) -> None:

@@ -114,6 +114,7 @@ impl Connection {
             _ => None,
         };
         let mut dresses = Dresses::default();
+        let mut by_script = false;
         let mut reply = match site {
             _ if peer.lacks_tls => {
                 let mut reply = Reply::page(400, Some("The plain HTTP request was sent to HTTPS port"));
@@ -145,6 +146,7 @@ impl Connection {
             None => Err(no_answer(404, "no application answers to this host and path")),
             Some(site) => match way::find(site, &client, exchange, &mut dresses).await {
                 Ok(Way::To(destination)) => {
+                    by_script = matches!(destination.found, Found::Script(_));
                     dispatch(settings, destination, &client, exchange, &mut account).await
                 }
                 Ok(Way::Answer(reply)) => Ok(reply),
@@ -168,7 +170,8 @@ impl Connection {
         season(settings, &client, &mut reply);
         if !dresses.worn.is_empty() {
             let for_whom = match () {
-                () if is_private(&reply.answer) => ForWhom::Visitor,
+                // A path that only looks like a file's (`/account/x.css`) may be a page of one visitor's.
+                () if by_script || is_private(&reply.answer) => ForWhom::Visitor,
                 // What a password, a certificate or a network opens is not for those who share a cache (RFC 9111, 3.5).
                 () if dresses.guarded || client.is_known() => ForWhom::Browsers,
                 () => ForWhom::All,

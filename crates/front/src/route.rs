@@ -229,6 +229,17 @@ fn is_source(name: &[u8]) -> bool {
     memchr::memchr_iter(b'.', name).any(begins) || extends(name) || unpacked(name).any(extends)
 }
 
+/// The file that a script may send though visitors do not get it by its name: one with a dot before it, or of `hidden_files`.
+pub(crate) fn hidden_file(site: &Site, path: &[u8]) -> Option<Named> {
+    let inside = site.inside(path)?.as_bytes();
+    let name = inside.rsplit(|b| *b == b'/').next().unwrap_or_default();
+    if name.is_empty() || is_source(name) {
+        return None;
+    }
+    let hides = hidden(inside) || site.files.hidden.hides(inside);
+    hides.then(|| Named { path: inside.to_vec(), opened: None, otherwise: false })
+}
+
 /// Scripts that are remembered of a second at most, and bytes of the path of one.
 const FOUND: usize = 1024;
 const LONGEST: usize = 512;

@@ -241,8 +241,8 @@ pub(crate) async fn send_file(
             if status == 404 {
                 tracing::error!(
                     app = site.name,
-                    "the script asked to send \"{path}\", which is not a file of the site; X-Sendfile needs a path below \
-                     the document root or one of sendfile_roots"
+                    "the script asked to send \"{path}\", which is no file: X-Accel-Redirect needs a path of the site, X-Sendfile one \
+                     below the document root or one of sendfile_roots"
                 );
             }
             status
@@ -282,9 +282,12 @@ fn of_site(path: &[u8]) -> Option<Cow<'_, [u8]>> {
     path.split(|b| *b == b'?').next().and_then(route::normalise)
 }
 
-/// The file that a path of the site names.
+/// The file that a path of the site names. One that visitors do not get by its name (`.private`, `dump.sql`) is the script's to send.
 async fn inside_site(site: &Arc<Site>, path: &[u8]) -> io::Result<Option<Named>> {
     let Some(path) = of_site(path) else { return Ok(None) };
+    if let Some(file) = route::hidden_file(site, &path) {
+        return Ok(Some(file));
+    }
     Ok(match route::resolve(site, &path).await? {
         Found::File(file) => Some(file),
         _ => None,

@@ -223,7 +223,7 @@ pub struct App {
     pub htaccess_seen: Option<OneOrMany>,
     /// Names that are tried in a directory. Default: `["index.php", "index.html"]`.
     pub index: Option<OneOrMany>,
-    /// Script below the document root that answers what is no file, whatever its name ends in, as with nginx's `try_files $uri $uri/ /index.php`; without one that is 404. By itself `index.php` is one where the document root is called `public` or `web`, for Symfony, Laravel, WordPress and Drupal, where a `.htaccess` sends all to it, and in worker mode (there else the worker script); `""` is for none, and `hayate check` says which it is and why. Default: see there. Flag: `--front-controller`.
+    /// Script below the document root that answers what is no file, whatever its name ends in but `.php` (a script that is not there is 404), as with nginx's `try_files $uri $uri/ /index.php`; without one that is 404. By itself `index.php` is one where the document root is called `public` or `web`, for Symfony, Laravel, WordPress and Drupal, where a `.htaccess` sends all to it, and in worker mode (there else the worker script); `""` is for none, and `hayate check` says which it is and why. Default: see there. Flag: `--front-controller`.
     pub front_controller: Option<String>,
     /// `classic`: each request starts afresh, as in php-fpm. `worker`: the application boots once, then handles requests. Default: `worker` with a worker script or for a recognised framework (see docs/rewind.md), else `classic`. Flag: `--mode`.
     pub mode: Option<ModeChoice>,
@@ -329,7 +329,7 @@ pub struct Rule {
     pub timeout: Option<Time>,
     /// Headers of the answer, whatever its status: `{ set = { X-Frame-Options = "DENY" }, add = { … }, remove = ["X-Powered-By"] }`. Default: none.
     pub headers: Headers,
-    /// `Cache-Control` of the answer in place of what it says, and no `Expires`; not for errors, nor for answers that are for one visitor (`Set-Cookie`, or `private`, `no-store`, `no-cache` of their own); behind a password, a certificate or `allow` it says `private`. Default: none.
+    /// `Cache-Control` of the answer in place of what it says, and no `Expires`; of files, redirects and texts of rules: not for errors, nor for what a script answers, which says itself who may keep it (to say it for a script, write `headers`); behind a password, a certificate or `allow` it says `private`. Default: none.
     pub cache_control: Option<String>,
     /// Answers with another path: `/index.php?page=$1`. Rules that follow see that one. The visitor's query is kept behind it; a `?` at the end drops it: `/index.php?page=$1?`. Default: none.
     pub rewrite: Option<String>,
