@@ -328,3 +328,22 @@ def test_strict_takes_no_warning(place: pathlib.Path, what: str) -> None:
     else:
         assert strict.returncode == 1 and strict.stderr == f"hayate: warnings above: {len(warnings)}; --strict takes none\n", strict.stderr
         assert warnings, usual.stdout
+
+
+@pytest.mark.skipif(not ROOT, reason="only root is root")
+@pytest.mark.plain("it says itself where it listens")
+def test_php_as_root_is_not_for_other_machines(hayate_command, tmp_path) -> None:
+    (tmp_path / "index.php").write_text("<?php")
+    control = tmp_path / "control.sock"
+
+    def run(command: str, *flags: str) -> tuple[int, str]:
+        args = [hayate_command, command, tmp_path, *flags, *(["--control", control] if command == "serve" else [])]
+        done = subprocess.run(args, capture_output=True, text=True, timeout=60, check=False)
+        return done.returncode, done.stderr
+
+    for command in ("check", "serve"):
+        for flags in (["--listen", ":80"], ["--listen", "127.0.0.1:8080", "--listen", "[::]:8081"], ["--tls", "a.example"]):
+            code, said = run(command, *flags)
+            assert code == 2 and "would run as root for whoever reaches" in said and "--user www-data" in said, said
+    for flags in (["--listen", "127.0.0.1:80"], ["--listen", ":80", "--user", "root"], ["--listen", ":80", "--user", "www-data"], ["--listen", ":80", "--dev"]):
+        assert run("check", *flags)[0] == 0, flags

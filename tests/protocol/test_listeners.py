@@ -14,7 +14,7 @@ import requests
 
 from lib import site
 from lib.process import is_free, wait_until
-from lib.servers import Hayate, free_port
+from lib.servers import ROOT, Hayate, free_port
 
 
 def test_a_free_port_is_free_on_every_address_and_given_once() -> None:
@@ -46,10 +46,11 @@ def test_all_ipv4_and_all_ipv6_addresses_together(hayate_command, tmp_path) -> N
         pytest.skip("this machine has no IPv6")
     root = site.make(tmp_path)
     port = free_port()
-    with Hayate(root, workers=1, args=["--listen", f":{port}", "--listen", f"[::]:{port}"]) as hayate:
+    user = "www-data" if ROOT else None
+    with Hayate(root, workers=1, args=["--listen", f":{port}", "--listen", f"[::]:{port}"], user=user) as hayate:
         assert get(port) == get(port, "[::1]") == get(hayate.port) == "ok x"
     # Alone it is IPv6 only, as with nginx.
-    with Hayate(root, workers=1, args=["--listen", f"[::]:{port}"]):
+    with Hayate(root, workers=1, args=["--listen", f"[::]:{port}"], user=user):
         assert get(port, "[::1]") == "ok x"
         with pytest.raises(requests.ConnectionError):
             get(port)

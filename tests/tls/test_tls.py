@@ -17,7 +17,7 @@ import pytest
 import requests
 
 from lib import site
-from lib.servers import free_port
+from lib.servers import ROOT, free_port
 from lib.tls import TlsHayate, connect, context, get, issued, openssl, self_signed, serial
 
 CONFIG = """
@@ -598,7 +598,8 @@ def test_what_check_says_of_certificates(hayate_command, files, tmp_path) -> Non
 
     def check(tls: str, *flags: str) -> subprocess.CompletedProcess[str]:
         config = tmp_path / "hayate.toml"
-        config.write_text(f'listen = [":80", ":443"]\n[tls]\n{tls}\n[[app]]\nroot = "{root}"\nhosts = ["soon.example", "c.example"]\n')
+        user = 'user = "www-data"\n' if ROOT else ""
+        config.write_text(f'{user}listen = [":80", ":443"]\n[tls]\n{tls}\n[[app]]\nroot = "{root}"\nhosts = ["soon.example", "c.example"]\n')
         return subprocess.run([hayate_command, "check", "--config", config, *flags], capture_output=True, text=True, timeout=60)
 
     done = check('certificates = [{ certificate = "soon.pem", key = "soon.key" }]')

@@ -30,6 +30,10 @@ pub fn run(args: &CheckArgs) -> ExitCode {
             return ExitCode::from(2);
         }
     };
+    if let Some(why) = plan.serves_others_as_root() {
+        complain(format_args!("{why}"));
+        return ExitCode::from(2);
+    }
     crate::end_with_the_reader();
     let mut warnings = Warnings::default();
     say!("listen        {}", plan.listen_words().join(" "));

@@ -66,6 +66,9 @@ pub fn run(args: &ServeArgs, strictness: Strictness) -> ExitCode {
     let mut report = |what: &str| drop(write_anew(&mut file, what.as_bytes()));
     let plan = Plan::load_as(args, strictness, &mut report).map_err(|error| error.to_string());
     let outcome = handover::try_state().and(plan).and_then(|plan| {
+        if let Some(why) = plan.serves_others_as_root() {
+            return Err(why);
+        }
         if let Some(tls) = &plan.tls {
             let user = match std::env::var(FRONT_USER) {
                 Ok(kept) => kept.parse().ok(),

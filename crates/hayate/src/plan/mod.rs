@@ -4,6 +4,7 @@
 //! flags from the current directory. Symbolic links are resolved here, once for each generation.
 
 mod app;
+mod as_root;
 mod compression;
 mod exposed;
 mod front_controller;
@@ -31,6 +32,7 @@ use ipnet::IpNet;
 use serde::{Deserialize, Serialize};
 
 pub use self::{
+    as_root::PHP_AS_ROOT,
     front_controller::FrontController,
     mode::REWIND_BY_DEFAULT,
     scripts::Scripts,
@@ -575,12 +577,6 @@ impl Plan {
         }
     }
 
-    /// Whether any application's PHP is root.
-    pub fn runs_php_as_root(&self) -> bool {
-        privileges::is_root()
-            && self.with_php().any(|app| app.identity.as_ref().is_none_or(Identity::is_root))
-    }
-
     /// The plan without what only PHP's processes need to know: passwords, mostly.
     pub fn without_secrets(&self) -> Plan {
         let mut plan = self.clone();
@@ -670,10 +666,6 @@ fn overlapping(listen: &[(ListenAddr, Port)]) -> Option<(&ListenAddr, &ListenAdd
 
 /// The front's user, if there is one of this name.
 const FRONT_USER: &str = "hayate";
-
-/// See [`Plan::runs_php_as_root`].
-pub const PHP_AS_ROOT: &str =
-    "PHP runs as root; set `user` (--user www-data) unless this is a container of its own";
 
 fn flag(message: impl Into<String>) -> ConfigError {
     ConfigError::new(config::Place::CommandLine, message)
