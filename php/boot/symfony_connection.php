@@ -80,9 +80,13 @@ final class SymfonyConnection
                 if ($params !== $this->of) {
                     return parent::connect($params);
                 }
+                // One that is not for this request is held on: to drop it is to close it, which costs the worker.
+                if (null !== $another = ($this->again)()) {
+                    return $another;
+                }
                 [$held, $this->held] = [$this->held, null];
 
-                return ($this->again)() ?? $held ?? parent::connect($params);
+                return $held ?? parent::connect($params);
             }
         };
         (new \ReflectionProperty(Connection::class, property_exists(Connection::class, '_driver') ? '_driver' : 'driver'))->setValue($connection, $holder);
