@@ -159,6 +159,11 @@ bool warm_may_start(void)
 	return false;
 }
 
+static uint64_t in_turn(void)
+{
+	return hy_ring_worker() % IN_TURN * APART_NS;
+}
+
 bool warm_start_failed(bool skip)
 {
 	struct hy_worker *record = hy_ring_record();
@@ -171,7 +176,7 @@ bool warm_start_failed(bool skip)
 	record->failed_starts = before + 1;
 	uint64_t wait = RETRY_NS << before;
 	wait = wait > RETRY_MAX_NS ? RETRY_MAX_NS : wait;
-	retry_at = hy_now() + wait + hy_ring_worker() % IN_TURN * APART_NS;
+	retry_at = hy_now() + wait + in_turn();
 	record->start_again_at = skip ? retry_at : 1;
 	return before == 0;
 }
@@ -247,13 +252,18 @@ bool warm_request_over(void)
 
 void warm_after_rewind(void)
 {
-	const char *kind, *wrong = connections_answered(&kind);
+	bool silent;
+	const char *kind, *wrong = connections_answered(&kind, &silent);
 	uint64_t resets, ns;
 	connections_cost(&resets, &ns);
 	hy_ring_record()->resets = resets;
 	hy_ring_record()->reset_ns = ns;
 	if (wrong != NULL) {
 		log_format("A connection to %s is not kept any longer: %s. This worker is replaced.", kind, wrong);
+		if (silent) {
+			/* All workers may have waited, and those in their places would wait for it again, and all at one time. */
+			hy_ring_record()->start_again_at = hy_now() + RETRY_NS + in_turn();
+		}
 		worker_exit(HY_RETIRED_CONNECTION_LOST);
 	}
 }

@@ -262,7 +262,7 @@ static bool receive(struct connection *one, enum verdict (*judge)(struct connect
 		}
 		if (n == -EAGAIN) {
 			if (!wait_for(one->fd, until)) {
-				one->gone = true;
+				one->silent = one->gone = true;
 				return false;
 			}
 			continue;
@@ -605,9 +605,10 @@ const char *connections_reset(const char **kind)
 	return wrong;
 }
 
-const char *connections_answered(const char **kind)
+const char *connections_answered(const char **kind, bool *silent)
 {
 	const char *wrong = NULL;
+	*silent = false;
 	if (table == NULL || !table->settled) {
 		return NULL;
 	}
@@ -617,6 +618,7 @@ const char *connections_answered(const char **kind)
 			uint64_t started = connection_now();
 			if (!was_put_back(one)) {
 				one->broken = true;
+				*silent |= one->silent;
 				*kind = one->protocol->name;
 				wrong = one->changed ? "its server's settings have changed, or a stored function has changed its role"
 				                     : "it was not put back within its time or not as expected";

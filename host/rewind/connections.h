@@ -45,8 +45,8 @@ size_t connections_settle(void (*tell)(const char *peer, const char *kind, const
 const char *connections_reset(const char **kind);
 
 /* Waits five seconds at most for each connection that the request before has used. NULL, or what was wrong with one of
- * that kind. */
-const char *connections_answered(const char **kind);
+ * that kind; `silent`: a server has said nothing in that time. */
+const char *connections_answered(const char **kind, bool *silent);
 
 /* How many were put back since the point, and what that took this process, waiting included, in ns. */
 void connections_cost(uint64_t *resets, uint64_t *ns);

@@ -39,7 +39,8 @@ struct connection {
 	bool asks;         /* what puts it back ends with a question */
 	bool plain;        /* MySQL: a backslash in a text is one */
 	uint64_t asked_at; /* when its server was last asked how it is, in ns */
-	bool gone;         /* its server has closed it, or was waited for in vain */
+	bool silent;       /* its server was waited for in vain */
+	bool gone;         /* so it was, or its server has closed it */
 	unsigned opener;
 	int fd, pid;
 	const struct protocol *protocol;

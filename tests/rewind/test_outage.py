@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import signal
 import socket
 import threading
 
@@ -111,3 +113,37 @@ def test_queries_under_way_when_the_database_ends_their_connections(hayate_comma
             assert all(requests.get(server.url, timeout=60).text == "ok 0" for _ in range(20))
             (app,) = server.status()["apps"]
             assert app["fallback"] is None and app["restarts"]["rewind_connection"] >= 8, app
+
+
+def test_nobody_waits_again_for_a_database_that_hangs(hayate_command) -> None:
+    """Each of four workers waits for it once, for its connection to be put back; those that take their places do not."""
+    hold = """function hold(): void {
+    touch(getenv('PLACE').'/held.'.getmypid());
+    while (!file_exists(getenv('PLACE').'/go')) { usleep(2000); clearstatcache(); }
+}
+"""
+    pages = QUERIES.replace("<?php\n", f"<?php\n{hold}").replace("echo 'ok ',", "isset($_GET['none']) ? print 'without' : print 'ok '.")
+    pages = pages.replace("    } catch", "        isset($_GET['hold']) && hold();\n    } catch")
+    place = temporary_directory("held")
+    place.chmod(0o777)
+    with MariaDB() as database:
+        env = {"SOCKET": database.socket, "NAME": database.database, "WHO": database.user, "PASSWORD": database.password, "PLACE": place}
+        with serve(pages, 4, **env) as server:
+            assert wait_until(lambda: server.status()["apps"][0]["rewind"]["warm"] == 4)
+            answers: list[str] = []
+            asking = [threading.Thread(target=lambda: answers.append(requests.get(f"{server.url}/?hold", timeout=60).text)) for _ in range(4)]
+            for thread in asking:
+                thread.start()
+            assert wait_until(lambda: len(list(place.glob("held.*"))) == 4)
+            os.kill(database.pid, signal.SIGSTOP)
+            try:
+                (place / "go").touch()
+                for thread in asking:
+                    thread.join(60)
+                assert answers == ["ok 0"] * 4
+                assert wait_until(lambda: server.status()["apps"][0]["restarts"].get("connection_lost", 0) >= 4, 60), server.log()
+                assert all(requests.get(f"{server.url}/?none", timeout=60).text == "without" for _ in range(20))
+            finally:
+                os.kill(database.pid, signal.SIGCONT)
+            assert "What hayate_on_worker_start() was given" not in server.log()
+            assert wait_until(lambda: server.status()["apps"][0]["rewind"]["warm"] >= 1, 60)

@@ -27,7 +27,7 @@ REQUESTS = int(os.environ.get("HAYATE_WARM_REQUESTS", "200"))
 ENDS = ("", "&end=exit", "&end=fatal", "&end=throw")
 WARM = ("--rewind", "on", "--connections", "warm", "--rewind-verify", "1")
 #: What leaves the connection in the middle of something, or somebody else's, so that it costs the worker.
-COSTLY = {"hidden role", "hidden database", "hidden profiling", "hidden in code", "half of 256 packets", "unbuffered", "several", "kill", "async", "close", "user"}
+COSTLY = {"hidden role", "hidden database", "hidden profiling", "hidden in code", "half of 256 packets", "unbuffered", "several", "kill", "async", "close", "drop", "user"}
 
 
 @pytest.fixture(scope="module")
