@@ -73,6 +73,7 @@ mod temp;
 mod thread;
 mod threads;
 mod translate;
+mod turned_away;
 mod way;
 
 use std::{
@@ -153,6 +154,7 @@ pub struct Front {
     answers: Arc<hayate_http::Memory>,
     /// When it was last said that little is left of that.
     short: Reminder,
+    turned_away: turned_away::TurnedAway,
     /// When it was last said that lines of the access log were lost.
     lost_lines: Reminder,
     /// Who is to be let go for want of memory, and of room.
@@ -199,6 +201,7 @@ impl Front {
             gather,
             answers,
             short: Reminder::default(),
+            turned_away: turned_away::TurnedAway::default(),
             lost_lines: Reminder::default(),
             for_memory: Rounds::default(),
             for_room: Rounds::default(),

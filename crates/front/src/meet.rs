@@ -1,7 +1,7 @@
 //! Where a socket becomes a connection: the PROXY header, TLS, and which version of HTTP follows; and what is answered because of TLS alone.
 //!
 //! All of it has the time of a handshake. Whoever fails here is told nothing beyond TLS' own alerts, and is not in the access log, as with
-//! nginx: the log has it at `debug`, and clients' certificates that are refused at `info`.
+//! nginx: the log has it at `debug`, clients' certificates that are refused at `info`, and PROXY headers at `warn`.
 
 use std::{cell::OnceCell, fmt, net::IpAddr, time::Duration};
 
@@ -19,6 +19,7 @@ use crate::{
     dynamic::{CLIENT_VERIFY, Client, VERIFIED},
     reply::{Body, Reply, set},
     rules::client_of,
+    turned_away::Fault,
 };
 
 /// How connections of an address begin.
@@ -49,6 +50,8 @@ pub struct Tls {
     pub keeper: Keeper,
     /// Requests without TLS are sent to this port.
     pub redirect: Option<u16>,
+    /// What answers call the port on which they are given, where visitors know it by another number.
+    pub public_port: Option<u16>,
     /// How long browsers are to come by TLS only.
     pub hsts: Option<Duration>,
     /// HTTP/3, if it is spoken.
@@ -112,10 +115,7 @@ pub(crate) async fn meet(
     let mut peer = None;
     if port.proxy_protocol {
         if !settings.trusts(accepted.ip) {
-            tracing::debug!(
-                client = accepted.addr,
-                "turned away: its PROXY header is not trusted (trusted_proxies)"
-            );
+            front.turns_away(&accepted.addr, accepted.ip, Fault::Untrusted);
             return None;
         }
         match proxy_protocol::read(&mut io, limits, clock).await {
@@ -134,8 +134,13 @@ pub(crate) async fn meet(
                     ..Peer::plain()
                 });
             }
-            Err(error) => {
-                tracing::debug!(client = accepted.addr, "no PROXY header: {error:?}");
+            Err(proxy_protocol::Error::Malformed(why)) => {
+                front.turns_away(&accepted.addr, accepted.ip, Fault::Malformed(why));
+                return None;
+            }
+            // So do load balancers that only look whether somebody listens.
+            Err(proxy_protocol::Error::Left(error)) => {
+                tracing::debug!(client = accepted.addr, "left without a PROXY header: {error}");
                 return None;
             }
         }
@@ -230,8 +235,9 @@ impl Peer {
 /// Where an authority looks (RFC 8555, 8.3).
 const CHALLENGES: &[u8] = b"/.well-known/acme-challenge/";
 
-/// What a request without TLS is answered because there is TLS: a challenge, or the way to it.
-pub(crate) async fn aside(settings: &Settings, client: &Client<'_>) -> Option<Box<Reply>> {
+/// What a request without TLS is answered because there is TLS: a challenge, or the way to it. `served`: an application answers to its host and
+/// path; what nobody answers to is not found without TLS either.
+pub(crate) async fn aside(settings: &Settings, client: &Client<'_>, served: bool) -> Option<Box<Reply>> {
     let tls = settings.tls.as_ref().filter(|_| !client.https)?;
     if let Some(token) = client.path.strip_prefix(CHALLENGES)
         && let Ok(token) = std::str::from_utf8(token)
@@ -242,7 +248,7 @@ pub(crate) async fn aside(settings: &Settings, client: &Client<'_>) -> Option<Bo
         return Some(Reply::new(answer, Body::Full(Bytes::from(said))));
     }
     // A unix socket's peer is a proxy, which may speak TLS itself.
-    let port = tls.redirect.filter(|_| client.peer.ip.is_some())?;
+    let port = tls.redirect.filter(|_| served && client.peer.ip.is_some())?;
     let mut answer = Answer::new(if matches!(client.head.method(), b"GET" | b"HEAD") { 301 } else { 308 });
     let unnamed = client.in_place_of_host.is_none() && client.head.get(b"host").is_none_or(<[u8]>::is_empty);
     let mut location = match &client.peer.local_addr {
@@ -271,13 +277,15 @@ pub(crate) fn season(settings: &Settings, client: &Client<'_>, reply: &mut Reply
     {
         set(&mut reply.answer, "strict-transport-security", &format!("max-age={}", hsts.as_secs()));
     }
-    if let Some(http3) = settings.tls.as_ref().and_then(|tls| tls.http3.as_ref())
+    if let Some(tls) = &settings.tls
+        && let Some(http3) = &tls.http3
         && client.peer.https
         && client.head.version() < Version::Http3
         && let Ok(port) = client.peer.local_port.parse()
         && http3.ports.contains(&port)
         && reply.answer.get(b"alt-svc").is_none()
     {
+        let port = tls.public_port.unwrap_or(port);
         set(&mut reply.answer, "alt-svc", &format!("h3=\":{port}\"; ma={REMEMBERED}"));
     }
 }

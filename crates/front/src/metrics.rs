@@ -81,6 +81,7 @@ pub struct Metrics {
     let_go: Counter,
     closed_by_address: Counter,
     refused_by_address: Counter,
+    turned_away: Counter,
     connections: Gauge,
     quic: Gauge,
     sites: Mutex<HashMap<String, Arc<SiteMetrics>>>,
@@ -105,6 +106,7 @@ impl Metrics {
             let_go: Counter::default(),
             closed_by_address: Counter::default(),
             refused_by_address: Counter::default(),
+            turned_away: Counter::default(),
             connections: Gauge::default(),
             quic: Gauge::default(),
             sites: Mutex::default(),
@@ -159,6 +161,11 @@ impl Metrics {
             "hayate_connections_closed_by_address",
             "Connections closed at once, for their address had too many (limits.connections_by_address)",
             metrics.closed_by_address.clone(),
+        );
+        registry.register(
+            "hayate_connections_turned_away",
+            "Connections ended at once for want of a PROXY header that is believed (listen.proxy_protocol, trusted_proxies)",
+            metrics.turned_away.clone(),
         );
         registry.register(
             "hayate_requests_refused_by_address",
@@ -250,6 +257,10 @@ impl Metrics {
 
     pub(crate) fn refused_by_address(&self) {
         self.refused_by_address.inc();
+    }
+
+    pub(crate) fn turned_away(&self) {
+        self.turned_away.inc();
     }
 
     pub(crate) fn panicked(&self) {

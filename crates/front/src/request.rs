@@ -105,7 +105,7 @@ impl Connection {
         let mut account = Account::new(started, exchange.clock(), metrics, log);
         let early = match malformed {
             None if settings.tls.is_some() && path.is_some() && !peer.lacks_tls && turn.is_ok() => {
-                let aside = async { Ok(aside(settings, &client).await) };
+                let aside = async { Ok(aside(settings, &client, site.is_some()).await) };
                 match unless_gone(exchange, aside).await {
                     Ok(aside) => aside,
                     Err(_) => return,

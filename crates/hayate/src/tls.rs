@@ -78,6 +78,7 @@ impl Certificates {
             http3: running.http3(tls, secret)?,
             keeper: running.keeper.clone(),
             redirect: tls.redirect,
+            public_port: tls.public_port,
             hsts: tls.hsts,
         }))
     }

@@ -90,8 +90,10 @@ pub struct Tls {
     pub on_demand: Option<OneOrMany>,
     /// Address of yours that knows which of them there are, such as `http://127.0.0.1:8000/may-have-a-certificate`: it is asked with `?domain=NAME` before each order, and says yes by a status of 200 to 299. Needed below a wildcard where visitors can think of names, see docs/tls.md. Default: none, 10 certificates at once for all wildcards of a domain together, one in six hours after that.
     pub on_demand_ask: Option<String>,
-    /// Sends requests without TLS to the same address with TLS (301, 308 for other methods than GET and HEAD), challenges of ACME excepted, and those of a trusted proxy that says its client came by TLS. Default: `true`.
+    /// Sends requests without TLS to the same address with TLS (301, 308 for other methods than GET and HEAD), challenges of ACME excepted, those of a trusted proxy that says its client came by TLS, and those for a host or path that no application has. Default: `true`.
     pub redirect_http: Option<bool>,
+    /// Port by which visitors reach HTTPS, where something maps it to another one that Hayate listens on (a container's ports, a load balancer): `443`. `redirect_http` sends them there, and `Alt-Svc` names it. Default: the port that is listened on; of several that speak TLS `redirect_http` takes the first one without `proxy_protocol`.
+    pub public_port: Option<u16>,
     /// `Strict-Transport-Security` in answers by TLS: how long browsers are to come by TLS only, such as `180d`. Default: `off`.
     #[schemars(with = "Option<String>")]
     pub hsts: Option<Time>,

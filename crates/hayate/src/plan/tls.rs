@@ -55,6 +55,9 @@ pub struct Tls {
     pub verify: Verify,
     /// Requests without TLS are sent to this port.
     pub redirect: Option<u16>,
+    /// The port by which visitors come, if it is another one than is listened on.
+    #[serde(default)]
+    pub public_port: Option<u16>,
     /// How long browsers are to remember that there is TLS.
     pub hsts: Option<Duration>,
     /// Ports on which HTTP/3 is spoken.
@@ -184,6 +187,17 @@ pub(super) fn quic(ports: &[(ListenAddr, Port)]) -> impl Iterator<Item = (Socket
     })
 }
 
+/// The port to which visitors without TLS are sent. Where a PROXY header comes first they cannot connect; with such ports alone, the proxy's
+/// is the likeliest.
+fn for_visitors(ports: &[(ListenAddr, Port)]) -> Option<u16> {
+    let of_tls = ports.iter().filter_map(|(addr, port)| match addr {
+        ListenAddr::Tcp(addr) if port.tls => Some((port.proxy_protocol, addr.port())),
+        _ => None,
+    });
+    // Of equals it takes the first.
+    of_tls.min_by_key(|(by_proxy, _)| *by_proxy).map(|(_, port)| port)
+}
+
 /// Everything else.
 pub(super) fn resolve(
     source: &Source,
@@ -203,6 +217,7 @@ pub(super) fn resolve(
             ("hsts", file.hsts.is_some()),
             ("http3", file.http3 == Some(true)),
             ("client_ca", file.client_ca.is_some()),
+            ("public_port", file.public_port.is_some()),
         ];
         return match alone.iter().find(|(_, given)| *given) {
             Some((key, _)) => Err(error(
@@ -297,11 +312,10 @@ pub(super) fn resolve(
     let (resolver, _) = Resolver::new();
     hayate_certificates::server(resolver, min_version, &verify, &[])
         .map_err(|fault| error("client_ca", fault.to_string()))?;
-    let first = ports.iter().find_map(|(addr, port)| match addr {
-        ListenAddr::Tcp(addr) if port.tls => Some(addr.port()),
-        _ => None,
-    });
-    let Some(first) = first else {
+    if file.public_port == Some(0) {
+        return Err(error("public_port", "expected a port, 1 to 65535, found 0".into()));
+    }
+    let Some(first) = for_visitors(ports) else {
         if !args.listen.is_empty() {
             return Err(flag("--listen: none of these addresses speaks TLS; add --listen :443"));
         }
@@ -315,7 +329,8 @@ pub(super) fn resolve(
         hosts,
         min_version,
         verify,
-        redirect: file.redirect_http.unwrap_or(true).then_some(first),
+        redirect: file.redirect_http.unwrap_or(true).then_some(file.public_port.unwrap_or(first)),
+        public_port: file.public_port,
         hsts: file.hsts.and_then(|time| time.0),
         http3: if file.http3.unwrap_or(false) {
             quic(ports).map(|(addr, _)| addr.port()).collect()
@@ -576,6 +591,22 @@ mod tests {
         mknodat(CWD, &pipe, FileType::Fifo, Mode::RWXU, 0).unwrap();
         assert!(read(&pipe).unwrap_err().ends_with("key.pem cannot be read: it is no regular file"));
         assert!(read(dir.path()).is_err());
+    }
+
+    #[test]
+    fn visitors_are_sent_where_they_can_connect() {
+        let port = |port: u16, tls, proxy_protocol| {
+            let addr = ListenAddr::Tcp((Ipv4Addr::UNSPECIFIED, port).into());
+            (addr, Port { tls, proxy_protocol })
+        };
+        let plain = port(80, false, false);
+        let ports = [plain.clone(), port(8443, true, true), port(8444, true, false), port(443, true, false)];
+        assert_eq!(for_visitors(&ports), Some(8444));
+        assert_eq!(
+            for_visitors(&[plain.clone(), port(8445, true, true), port(8446, true, true)]),
+            Some(8445)
+        );
+        assert_eq!(for_visitors(&[plain]), None);
     }
 
     #[test]
