@@ -3,6 +3,7 @@
 //! Paths in the file start from the file's directory (`worker` and `document_root` from the application's root), paths in
 //! flags from the current directory. Symbolic links are resolved here, once for each generation.
 
+mod addresses;
 mod app;
 mod as_root;
 mod compression;
@@ -428,10 +429,7 @@ impl Plan {
             );
             return Err(source.error(&[Step::Key("listen")], why));
         }
-        if let Some((one, other)) = overlapping(&listen) {
-            let why = format!(
-                "listen: {one} and {other} have one port, and the kernel gives it to one of them only; leave one out"
-            );
+        if let Some(why) = addresses::conflict(&listen) {
             return Err(match args.listen.is_empty() {
                 true => source.error(&[Step::Key("listen")], why),
                 false => flag(format!("--{why}")),
@@ -540,13 +538,7 @@ impl Plan {
     /// The addresses as people write them.
     pub fn listen_words(&self) -> Vec<String> {
         let ports = self.ports_by_address();
-        ports
-            .iter()
-            .map(|(addr, port)| match (addr, port.tls) {
-                (ListenAddr::Tcp(addr), true) => format!("https://{addr}"),
-                _ => addr.to_string(),
-            })
-            .collect()
+        ports.iter().map(|(addr, port)| addresses::in_words(addr, *port, false)).collect()
     }
 
     /// The applications whose PHP runs as the front's user, so that what belongs to the front belongs to their scripts as well.
@@ -649,19 +641,6 @@ fn front_threads(source: &Source, wanted: Option<u32>) -> Result<u32, ConfigErro
             format!("front_threads: {wanted} is out of range; write 1 to {}", range.end()),
         )),
     }
-}
-
-/// Two addresses of which only one can be listened on.
-fn overlapping(listen: &[(ListenAddr, Port)]) -> Option<(&ListenAddr, &ListenAddr)> {
-    let any = |addr: &ListenAddr| match addr {
-        ListenAddr::Tcp(addr) | ListenAddr::Quic(addr) => addr.ip().is_unspecified() && addr.port() != 0,
-        ListenAddr::Unix(_) => false,
-    };
-    let everywhere = listen.iter().map(|(addr, _)| addr).filter(|addr| any(addr));
-    everywhere.into_iter().find_map(|one| {
-        let other = listen.iter().map(|(addr, _)| addr).find(|other| one.overlaps(other))?;
-        Some((one, other))
-    })
 }
 
 /// The front's user, if there is one of this name.
