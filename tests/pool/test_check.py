@@ -347,3 +347,30 @@ def test_php_as_root_is_not_for_other_machines(hayate_command, tmp_path) -> None
             assert code == 2 and "would run as root for whoever reaches" in said and "--user www-data" in said, said
     for flags in (["--listen", "127.0.0.1:80"], ["--listen", ":80", "--user", "root"], ["--listen", ":80", "--dev"]):
         assert run("check", *flags)[0] == 0, flags
+
+
+def warned(place: pathlib.Path, text: str) -> list[str]:
+    config = place / "hayate.toml"
+    config.write_text(text)
+    done = strictly(config)
+    assert done.returncode == 0, done.stderr
+    return [line.split("warning", 1)[1].strip() for line in done.stdout.splitlines() if line.lstrip().startswith("warning ")]
+
+
+def test_rules_that_cannot_be_meant_so_are_named(place: pathlib.Path) -> None:
+    top = f'listen = "127.0.0.1:{free_port()}"\nuser = "{USER}"\n[[app]]\nroot = "{place}/outer/site"\npath = "/blog"\n'
+    doubted = [
+        ("path = '/x'\nredirect = '/x'", "rule {}: redirect: '/x' leads to a path"),
+        ("regex = '^admin'\ndeny = 403", "rule {}: regex: '^admin' fits no path"),
+        ("regex = '^/a%20b'\ndeny = 403", "rule {}: regex: '^/a%20b' wants a percent sign"),
+        ("regex = '^/x\\?page='\ndeny = 403", "rule {}: regex: '^/x\\?page=' wants a question mark"),
+        ("header = { host = 'shop.test:8080' }\ndeny = 403", "rule {}: header: host: 'shop.test:8080': a host is compared"),
+        ("path = '/blog/admin'\ndeny = 403", "rule {}: path: '/blog/admin': paths are those inside"),
+        ("glob = '/**.css'\ndeny = 403", "rule {}: glob: '/**.css': two stars are"),
+        ("redirect = 'https://example.org$request_uri'", "rule {} is for all requests and has redirect, so"),
+    ]
+    fine = "[[app.rule]]\nregex = '^/admin'\nheader = { host = 'WWW' }\ndeny = 403\n"
+    said = warned(place, top + "".join(f"[[app.rule]]\n{rule}\n" for rule, _ in doubted) + fine)
+    for i, (_, want) in enumerate(doubted):
+        assert any(line.startswith(want.format(i + 1)) for line in said), (want, said)
+    assert not any(f"rule {len(doubted) + 1}" in line for line in said), said

@@ -127,8 +127,8 @@ impl Condition {
                 );
                 return Err(("header", format!("{name}: {why}")));
             }
-            let value =
-                pattern::regex(value).map_err(|why| ("header", format!("{name}: '{value}': {why}")))?;
+            let regex = if name == "host" { pattern::regex_of_hosts } else { pattern::regex };
+            let value = regex(value).map_err(|why| ("header", format!("{name}: '{value}': {why}")))?;
             Ok((name.into_bytes(), value))
         };
         Ok(Condition {
@@ -156,6 +156,11 @@ impl Condition {
             [only] => Some(only),
             _ => None,
         }
+    }
+
+    /// Whether it is for a path, whoever asks for it.
+    pub(crate) fn is_for_path(&self, path: &[u8]) -> bool {
+        self.find(path).is_some()
     }
 
     /// Whether it is for a request that is led to this path.

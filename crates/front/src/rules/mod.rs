@@ -7,6 +7,7 @@
 //! A site without rules has none of this: [`crate::Site::rules`] is `None`.
 
 mod condition;
+mod doubt;
 mod dress;
 #[cfg(any(test, feature = "fuzzed"))]
 #[allow(clippy::panic)]
@@ -50,15 +51,16 @@ use self::{
     users::{Checker, Users, Who},
 };
 
+pub use self::{
+    doubt::doubts,
+    names::{HIDDEN_FILES, Hidden},
+    spec::{AuthSpec, Fault, HeadersSpec, RateBy, RateSpec, RuleSpec},
+};
 pub(crate) use self::{
     dress::{Dress, ForWhom},
     names::unpacked,
     reading::{BehindHost, Readings, Scripts},
     spec::client_of,
-};
-pub use self::{
-    names::{HIDDEN_FILES, Hidden},
-    spec::{AuthSpec, Fault, HeadersSpec, RateBy, RateSpec, RuleSpec},
 };
 
 /// The status of an answer that has no body.

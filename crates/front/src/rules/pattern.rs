@@ -1,14 +1,31 @@
 //! Globs and regular expressions for paths, which are any bytes: no byte is outside of what they can match, or it would be a way past them.
 
+use std::collections::HashSet;
+
 use globset::GlobBuilder;
 use regex::bytes::{Regex, RegexBuilder};
+use regex_automata::{Input, hybrid::dfa::DFA, nfa::thompson, util::syntax};
 
 /// Bytes of memory that one expression may take when it is compiled, and for its cache.
 const SIZE: usize = 1 << 20;
 
+/// States of an expression that are looked at before it is left undecided whether it finds anything.
+const MOST_STATES: usize = 300;
+
 /// A regular expression, of time linear in what it looks at.
 pub(crate) fn regex(text: &str) -> Result<Regex, String> {
-    RegexBuilder::new(text)
+    build(RegexBuilder::new(text))
+}
+
+/// The same for hosts, which are compared in lower case.
+pub(crate) fn regex_of_hosts(text: &str) -> Result<Regex, String> {
+    let mut builder = RegexBuilder::new(text);
+    builder.case_insensitive(true);
+    build(builder)
+}
+
+fn build(mut builder: RegexBuilder) -> Result<Regex, String> {
+    builder
         // `.` is any byte at all: neither what is no UTF-8 nor a line's end slips by.
         .unicode(false)
         .dot_matches_new_line(true)
@@ -25,6 +42,44 @@ pub(crate) fn regex(text: &str) -> Result<Regex, String> {
                 format!("it is no regular expression: {last}")
             }
         })
+}
+
+/// Whether an expression may find something in a text that begins so and goes on with such bytes. It does where that would take long to say.
+pub(super) fn may_find(text: &str, begins: &[u8], goes_on_with: impl Fn(u8) -> bool) -> bool {
+    let syntax = syntax::Config::new().unicode(false).utf8(false).dot_matches_new_line(true).nest_limit(100);
+    let nfa = thompson::Config::new().utf8(false).nfa_size_limit(Some(SIZE));
+    // It gives up in place of forgetting states.
+    let config = DFA::config().cache_capacity(SIZE).minimum_cache_clear_count(Some(0));
+    let Ok(dfa) = DFA::builder().configure(config).syntax(syntax).thompson(nfa).build(text) else {
+        return true;
+    };
+    let mut cache = dfa.create_cache();
+    let mut finds = || {
+        let mut first = dfa.start_state_forward(&mut cache, &Input::new(begins)).ok()?;
+        for b in begins {
+            first = dfa.next_state(&mut cache, first, *b).ok()?;
+        }
+        let (mut seen, mut left) = (HashSet::from([first]), vec![first]);
+        while let Some(state) = left.pop() {
+            if state.is_dead() {
+                continue;
+            }
+            if state.is_match() || dfa.next_eoi_state(&mut cache, state).ok()?.is_match() {
+                return Some(true);
+            }
+            for b in (0..=u8::MAX).filter(|b| goes_on_with(*b)) {
+                let next = dfa.next_state(&mut cache, state, b).ok()?;
+                if seen.insert(next) {
+                    left.push(next);
+                }
+            }
+            if state.is_quit() || seen.len() > MOST_STATES {
+                return None;
+            }
+        }
+        Some(false)
+    };
+    finds().unwrap_or(true)
 }
 
 /// The text of a regular expression for a glob: `*` and `?` stay within a component, `**` does not.

@@ -313,7 +313,7 @@ pub struct Rule {
     pub regex: Option<OneOrMany>,
     /// When: the method is this one; `GET` is for HEAD as well. Default: any.
     pub method: Option<OneOrMany>,
-    /// When: these headers are there, and a regular expression finds something in the value: `{ user-agent = "(?i)badbot" }`. `host` is the name of the host: small letters, no port. Default: none.
+    /// When: these headers are there, and a regular expression finds something in the value: `{ user-agent = "(?i)badbot" }`. `host` is the name of the host, without its port; its case does not count. Default: none.
     pub header: BTreeMap<String, String>,
     /// When: the visitor's address is in one of these networks, such as `10.0.0.0/8`. Default: any.
     pub address: Option<OneOrMany>,

@@ -591,6 +591,26 @@ fn keys_that_do_not_do_what_they_say_are_named() {
     let [last] = <[String; 1]>::try_from(vain(":81", &rules(""))).unwrap();
     assert!(last.starts_with("rule 1 is for all requests and has stop = true, so those behind it"), "{last}");
     assert_eq!(vain(":81", &rules("path = '/a'\n")), [""; 0]);
+    for (first, what) in [
+        ("redirect = '/x'", Some("redirect")),
+        ("deny = 403", Some("deny")),
+        ("respond = 'x'", Some("respond")),
+        ("deny = 503", None),
+        ("respond = 'x'\nstatus = 503", None),
+        ("cache_control = 'no-store'", None),
+    ] {
+        let rules = format!("[[app]]\nroot = 'site'\n[[app.rule]]\n{first}\n[[app.rule]]\ndeny = 403\n");
+        let said = vain(":81", &rules).join("\n");
+        let want = what.map(|what| format!("rule 1 is for all requests and has {what}, so"));
+        assert_eq!(want.as_ref().is_some_and(|want| said.contains(want)), want.is_some(), "{first}: {said}");
+        assert_eq!(said.contains("is for all requests"), want.is_some(), "{first}: {said}");
+    }
+    let doubted = "[[app]]\nroot = 'site'\npath = '/blog'\n[[app.rule]]\nregex = '^admin'\ndeny = 403\n[[app.rule]]\npath = '/blog/x'\ndeny = 403\n";
+    let said = vain(":81", doubted);
+    assert!(
+        said.len() == 2 && said[0].starts_with("rule 1: regex: ") && said[1].starts_with("rule 2: path: "),
+        "{said:?}"
+    );
     let last = "[[app]]\nroot = 'site'\n[[app.rule]]\nstop = true\n";
     assert_eq!(vain(":81", last), [""; 0]);
 }
@@ -617,6 +637,10 @@ fn addresses_that_nobody_gets_through_to_are_named() {
         ["listen: http://0.0.0.0:443 speaks HTTP without TLS: set certificates or acme in [tls]"]
     );
     assert_eq!(vain("listen = ':80'"), [""; 0]);
+    for (net, said) in [("0.0.0.0/0", true), ("::/0", true), ("::ffff:0:0/96", true), ("10.0.0.0/8", false)] {
+        let vain = vain(&format!("trusted_proxies = '{net}'"));
+        assert_eq!(vain.first().is_some_and(|vain| vain.contains("is everybody")), said, "{net}: {vain:?}");
+    }
 }
 
 #[test]

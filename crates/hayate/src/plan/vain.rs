@@ -1,12 +1,25 @@
 //! What is written in a configuration, may be written, and does nothing there: `hayate check` and the log warn of it.
 
-use hayate_front::rules::RateBy;
+use hayate_front::rules::{RateBy, RuleSpec, doubts};
 
 use super::{App, ListenAddr, Plan};
 
 /// See [`Plan::vain_keys`].
 pub(super) const RATES_OF_NOBODY: &str = "a rule's `rate` counts all visitors that come by a unix socket as one, since the proxy there is not believed: \
      trusted_proxies = [\"unix\"]";
+
+/// By what a rule is the last. Not where all is closed for a while (503): the rules behind it are to hold again.
+fn ends(rule: &RuleSpec) -> Option<&'static str> {
+    let is_for_a_while = rule.deny == Some(503) || (rule.respond.is_some() && rule.status == Some(503));
+    match () {
+        () if is_for_a_while => None,
+        () if rule.stop => Some("stop = true"),
+        () if rule.redirect.is_some() => Some("redirect"),
+        () if rule.respond.is_some() => Some("respond"),
+        () if rule.deny.is_some() => Some("deny"),
+        () => None,
+    }
+}
 
 impl Plan {
     /// Addresses that nobody gets through to, or not as their port says.
@@ -27,7 +40,13 @@ impl Plan {
                 format!("listen: {addr} speaks HTTP without TLS: set certificates or acme in [tls]")
             })
         });
-        each.collect()
+        let everybody = self.trusted_proxies.iter().find(|net| net.prefix_len() == 0).map(|net| {
+            format!(
+                "trusted_proxies: {net} is everybody, so each visitor chooses the address that rules, limits and the log take for his: name the \
+                 proxies alone"
+            )
+        });
+        each.chain(everybody).collect()
     }
 
     /// The keys of an application that do not do what they say here.
@@ -50,12 +69,13 @@ impl Plan {
                  any case: take less, or leave it out"
             ));
         }
-        // Nothing is said of what is closed for a while by a rule that refuses all.
-        let last = app.rules.iter().position(|rule| rule.stop && rule.is_for_all());
-        if let Some(last) = last.filter(|last| last.saturating_add(1) < app.rules.len()) {
+        vain.extend(doubts(&app.rules, &app.path, &app.hosts));
+        let mut ending = app.rules.iter().zip(1usize..).filter(|(rule, _)| rule.is_for_all());
+        if let Some((number, what)) = ending.find_map(|(rule, number)| Some((number, ends(rule)?)))
+            && number < app.rules.len()
+        {
             vain.push(format!(
-                "rule {} is for all requests and has stop = true, so those behind it are for none: put it last, or say when it holds",
-                last.saturating_add(1)
+                "rule {number} is for all requests and has {what}, so those behind it are for none: put it last, or say when it holds"
             ));
         }
         vain
