@@ -374,3 +374,18 @@ def test_rules_that_cannot_be_meant_so_are_named(place: pathlib.Path) -> None:
     for i, (_, want) in enumerate(doubted):
         assert any(line.startswith(want.format(i + 1)) for line in said), (want, said)
     assert not any(f"rule {len(doubted) + 1}" in line for line in said), said
+
+
+def test_sizes_of_uploads_and_keys_in_the_wrong_place_are_named(place: pathlib.Path) -> None:
+    top = f'listen = "127.0.0.1:{free_port()}"\nuser = "{USER}"\ntrusted_proxies = "0.0.0.0/0"\n[limits]\nbody_size = "300M"\n'
+    app = f'[[app]]\nroot = "{place}/outer/site"\n[app.ini]\nworkers = 4\nupload_max_filesize = "500M"\npost_max_size = "400M"\n'
+    said = warned(place, top + app)
+    for want in [
+        "trusted_proxies: 0.0.0.0/0 is everybody",
+        "ini: neither PHP nor an extension that is loaded knows 'workers'; it is a key of Hayate's: write it below [[app]]",
+        "upload_max_filesize (500M) is more than post_max_size (400M)",
+        "post_max_size (400M) is more than a request may have (limits.body_size, 300M)",
+    ]:
+        assert any(line.startswith(want) for line in said), (want, said)
+    said = warned(place, top + app + "[[app.rule]]\npath = '/upload'\nmax_body = '400M'\n")
+    assert not any(line.startswith("post_max_size") for line in said), said

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import pathlib
 import threading
 import time
@@ -120,3 +121,14 @@ def test_counters_do_not_fall_while_old_requests_finish(hayate_command, tmp_path
         # Nothing is counted twice: the long one was slow, and nobody else.
         assert after[f'hayate_slow_requests_total{{app="{tmp_path.name}"}}'] == 2
         assert after[restarts] <= before[restarts] + 1
+
+
+def test_a_reload_says_what_a_restart_alone_changes(hayate_command, tmp_path) -> None:
+    with serve(tmp_path) as server:
+        before = server._config.read_text()
+        server._config.write_text('log_level = "debug"\nfront_threads = 3\n' + before)
+        done = server.reload()
+        assert (done.returncode, done.stdout) == (0, "reloaded, but for what takes effect with a restart only: front_threads, log_level\n")
+        assert json.loads(server.run("status", "--json").stdout)["last_reload"]["needs_restart"] == ["front_threads", "log_level"]
+        server._config.write_text(before)
+        assert server.reload().stdout == "reloaded\n"

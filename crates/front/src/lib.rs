@@ -53,6 +53,7 @@ mod metrics;
 mod near;
 mod pages;
 mod promise;
+mod punycode;
 mod quic;
 mod reader;
 mod relay;

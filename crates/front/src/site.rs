@@ -16,6 +16,7 @@ use crate::{
     host::Host,
     metrics::SiteMetrics,
     near::{Found, Meta, Miss, relative},
+    punycode,
     reader::Reader,
     route::Script,
     rules::{BehindHost, Hidden, Readings, Rules, Scripts, or_slash, unpacked},
@@ -203,6 +204,12 @@ pub enum HostPattern {
     Below(String),
 }
 
+/// What a name with letters of its own is over the network, if it is one.
+fn of_letters(name: &str) -> Option<String> {
+    let ascii = punycode::to_ascii(name).filter(|_| !name.is_ascii())?;
+    Host::parse(ascii.as_bytes()).is_some_and(|host| host.port.is_none()).then_some(ascii)
+}
+
 impl HostPattern {
     /// Reads "example.org" or "*.example.org".
     pub fn parse(text: &str) -> Result<HostPattern, String> {
@@ -223,6 +230,10 @@ impl HostPattern {
         match host {
             Some(host) if below => Ok(HostPattern::Below(format!(".{}", host.name))),
             Some(host) => Ok(HostPattern::Exact(host.name.into_owned())),
+            None if let Some(ascii) = of_letters(name) => {
+                let star = if below { "*." } else { "" };
+                Err(format!("'{text}' is no host name as browsers send it; write {star}{ascii}"))
+            }
             None => Err(format!(
                 "'{text}' is no host name; write example.org or *.example.org, without a port, or [2001:db8::1]"
             )),

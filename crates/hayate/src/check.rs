@@ -8,13 +8,13 @@ use hayate_ring::layout::HY_LAYOUT_VERSION;
 use crate::{
     args::CheckArgs,
     complain, composer,
-    config::nearest,
+    config::{nearest, place_of},
     extensions, machine,
     php_probe::{Hosts, Probe},
     php_required,
     plan::{App, Described, PHP_AS_ROOT, Plan},
     reach::{self, Obstacle},
-    secrets, terminal,
+    secrets, terminal, upload_sizes,
 };
 
 /// Of lists, in characters.
@@ -165,7 +165,13 @@ pub fn run(args: &CheckArgs) -> ExitCode {
                 );
                 unstarted.push((&*spec.name, why));
             }
-            Ok(probe) => describe_php(&version, app, probe, &mut warnings),
+            Ok(probe) => {
+                describe_php(&version, app, probe, &mut warnings);
+                let most = greatest_body(plan.limits.body_size, app);
+                for warning in upload_sizes::warnings(&probe.ini_files, &spec.ini, most) {
+                    warnings.tell("  ", warning);
+                }
+            }
             Err(why) => unstarted.push((&*spec.name, why.clone())),
         }
     }
@@ -284,6 +290,13 @@ fn unmet(project: &Path, ini: &[(String, String)], pool: Option<&str>, probe: &P
     php_required::unmet(project, pool, &probe.php).into_iter().chain(missing).collect()
 }
 
+/// Bytes of a request's body that reach an application by some path; 0: any.
+fn greatest_body(of_all: u64, app: &App) -> u64 {
+    let by_rules = app.rules.iter().filter_map(|rule| rule.max_body);
+    // 0 is above all others, and so it stays.
+    by_rules.fold(of_all, |most, of_rule| if most == 0 || of_rule == 0 { 0 } else { most.max(of_rule) })
+}
+
 /// Settings of `[app.ini]` that nobody knows: PHP keeps them for `get_cfg_var()`, and says nothing.
 fn unknown_settings(ini: &[(String, String)], known: &[String]) -> Vec<String> {
     let is_unknown = |name: &&str| {
@@ -294,9 +307,10 @@ fn unknown_settings(ini: &[(String, String)], known: &[String]) -> Vec<String> {
     let unknown = ini.iter().map(|(name, _)| name.as_str()).filter(is_unknown);
     let said = unknown.map(|name| {
         let near = nearest(name, known.iter().map(String::as_str));
-        let remedy = match near[..] {
-            [] => "it is in vain unless the application asks get_cfg_var() for it".to_owned(),
-            _ => format!("did you mean {}?", near.join(" or ")),
+        let remedy = match (place_of(name), &near[..]) {
+            (Some(place), _) => format!("it is a key of Hayate's: write it {place}, and above [app.ini]"),
+            (None, []) => "it is in vain unless the application asks get_cfg_var() for it".to_owned(),
+            (None, _) => format!("did you mean {}?", near.join(" or ")),
         };
         format!("ini: neither PHP nor an extension that is loaded knows '{name}'; {remedy}")
     });
@@ -388,6 +402,11 @@ mod tests {
         assert!(said[0].ends_with("knows 'memory_limt'; did you mean memory_limit?"), "{said:?}");
         let said = unknown_settings(&ini("my.own"), &known);
         assert!(said[0].ends_with("get_cfg_var() for it"), "{said:?}");
+        let said = unknown_settings(&ini("workers"), &known);
+        assert!(
+            said[0].ends_with("it is a key of Hayate's: write it below [[app]], and above [app.ini]"),
+            "{said:?}"
+        );
     }
 
     #[test]

@@ -154,6 +154,14 @@ fn outcome_of(
     }
 }
 
+/// `fixed`: keys of which nothing has come.
+fn reloaded(fixed: &[&str]) -> String {
+    match fixed {
+        [] => "reloaded".to_owned(),
+        keys => format!("reloaded, but for what takes effect with a restart only: {}", keys.join(", ")),
+    }
+}
+
 async fn answer(server: &Server, request: Request<Incoming>, may_command: bool) -> Response<Full<Bytes>> {
     let path = request.uri().path();
     let allowed = match path {
@@ -194,7 +202,8 @@ async fn answer(server: &Server, request: Request<Incoming>, may_command: bool) 
         "/reload" => {
             let (done, outcome) = oneshot::channel();
             server.order(Order::Reload(Some(done)));
-            outcome_of(outcome.await, "reloaded")
+            let outcome = outcome.await;
+            outcome_of(outcome, &reloaded(&server.needs_restart()))
         }
         "/upgrade" => {
             let (done, outcome) = oneshot::channel();

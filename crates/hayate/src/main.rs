@@ -54,6 +54,7 @@ mod serve;
 mod server;
 mod terminal;
 mod tls;
+mod upload_sizes;
 
 use std::{
     fmt,

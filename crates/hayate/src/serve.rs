@@ -301,16 +301,19 @@ async fn serve_for(
                 let outcome = outcome.map(|fresh| {
                     drain_timeout = fresh.loaded.plan.drain_timeout;
                     warn_of_fixed(&fresh.loaded.plan, &plan);
+                    let fixed = fresh.loaded.plan.fixed_keys_changed(&plan);
                     switch(&server, &mut listeners, fresh);
+                    fixed
                 });
                 match &outcome {
-                    Ok(()) => tracing::info!("reloaded"),
+                    Ok(_) => tracing::info!("reloaded"),
                     Err(why) => tracing::error!("the reload was refused, the old generation goes on serving: {why}"),
                 }
                 if outcome.is_err() {
                     server.watch_again();
                 }
                 server.reloaded(&outcome);
+                let outcome = outcome.map(drop);
                 master.notify(Notice::Ready);
                 for reply in replies {
                     // Whoever asked may have stopped waiting.

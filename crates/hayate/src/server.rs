@@ -184,6 +184,8 @@ struct LastReload {
     at: u64,
     /// Why it was refused.
     error: Option<String>,
+    /// Keys that have changed and take effect with a restart only.
+    needs_restart: Vec<&'static str>,
 }
 
 /// What `hayate status --json` shows.
@@ -509,10 +511,17 @@ impl Server {
         running.former.entry(status.name.clone()).or_default().add(&status);
     }
 
-    /// Notes how a reload went.
-    pub fn reloaded(&self, outcome: &Result<(), String>) {
+    /// Notes how a reload went: with which keys that a restart alone changes, or why it did not.
+    pub fn reloaded(&self, outcome: &Result<Vec<&'static str>, String>) {
         let at = std::time::UNIX_EPOCH.elapsed().map_or(0, |since| since.as_secs());
-        self.running().last_reload = Some(LastReload { at, error: outcome.clone().err() });
+        let needs_restart = outcome.clone().unwrap_or_default();
+        let error = outcome.as_ref().err().cloned();
+        self.running().last_reload = Some(LastReload { at, error, needs_restart });
+    }
+
+    /// What of the last reload's configuration takes effect with a restart only.
+    pub fn needs_restart(&self) -> Vec<&'static str> {
+        self.running().last_reload.as_ref().map_or_else(Vec::new, |reload| reload.needs_restart.clone())
     }
 
     /// Notes that the first boot is over.

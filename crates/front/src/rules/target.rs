@@ -125,9 +125,9 @@ impl Target {
         captures: impl Fn(Result<usize, &str>) -> bool,
     ) -> Result<Target, String> {
         let what = if redirect {
-            "a path such as /new/$1, or a URL such as https://example.org$path"
+            "a path, which begins with a slash, such as /new/$1, or a URL such as https://example.org$path"
         } else {
-            "a path such as /index.php?page=$1"
+            "a path, which begins with a slash, such as /index.php?page=$1"
         };
         if text.bytes().any(|b| matches!(b, 0..=b' ' | b'#' | b'\\' | 0x7f)) {
             return Err(format!(

@@ -6,10 +6,11 @@ mod error;
 mod keys;
 mod source;
 mod values;
+mod words;
 
 pub use error::{ConfigError, MOST_ERRORS, Place};
 pub use keys::{App, Compression, File, Limits, Rate, Rule, Tls};
-pub use source::{Source, Step, nearest, schema};
+pub use source::{Source, Step, nearest, place_of, schema};
 pub use values::{
     AccessLogFormat, AccessLogTo, ChallengeChoice, CodingChoice, ConnectionsChoice, Listen, Listens,
     LogFormat, LogLevel, ModeChoice, OneOrMany, Refusal, RetryChoice, RewindChoice, Scalar, Setting, Size,

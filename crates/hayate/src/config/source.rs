@@ -8,7 +8,7 @@ use toml::{
     de::{DeTable, DeValue},
 };
 
-use super::{ConfigError, File, MOST_ERRORS, Place};
+use super::{ConfigError, File, MOST_ERRORS, Place, words};
 
 /// The JSON schema of hayate.toml, with the doc comments of the keys.
 pub fn schema() -> &'static Value {
@@ -102,6 +102,7 @@ impl Source {
         };
         let table = DeTable::parse(&text).map_err(|error| {
             let mut message = error.message().replace('\n', ", ");
+            message.push_str(words::of_escapes(&message));
             let app = |span: Range<usize>| text.get(span.end..).is_some_and(|rest| rest.starts_with("]]"));
             if message == "duplicate key" && error.span().is_some_and(app) {
                 message += "; what belongs to an application, such as [app.ini] or [[app.rule]], stands below its [[app]]";
@@ -111,9 +112,10 @@ impl Source {
         let mut wrong = Vec::new();
         check_keys(table.get_ref(), schema(), "at the top of the file", &mut wrong);
         wrong.sort_by_key(|(span, _)| span.start);
-        if let Some(error) =
-            ConfigError::all(wrong.into_iter().map(|(span, message)| located(Some(span), message)))
-        {
+        if let Some(error) = ConfigError::all(wrong.into_iter().map(|(span, message)| {
+            let message = words::of_tables_alone(&text, &span).unwrap_or(message);
+            located(Some(span), message)
+        })) {
             return Err(error);
         }
         // It would pass for a table of one key.
@@ -126,7 +128,7 @@ impl Source {
         let file: File = toml::from_str(&text).map_err(|error| {
             let span = error.span();
             let key = span.clone().and_then(|span| key_of(table.get_ref(), &span));
-            let message = error.message().replace('\n', ", ");
+            let message = words::of_serde(error.message().replace('\n', ", "));
             located(span, key.map(|key| format!("{key}: {message}")).unwrap_or(message))
         })?;
         drop(table);
@@ -204,6 +206,13 @@ fn collect_places(table: &Value, path: &str, places: &mut Vec<(String, String)>)
             collect_places(table, &format!("[{dotted}]"), places);
         }
     }
+}
+
+/// Where a key stands, in words; `None`: there is no such key.
+pub fn place_of(key: &str) -> Option<String> {
+    let all: Vec<&str> =
+        places().iter().filter(|(known, _)| known == key).map(|(_, place)| place.as_str()).collect();
+    (!all.is_empty()).then(|| all.join(" or "))
 }
 
 /// Those of some names that are nearest to one that is none of them, if it may be a slip of the pen; capitals do not count.
@@ -300,10 +309,8 @@ const OF_OTHERS: [(&[&str], &str); 31] = [
 
 /// What to do about a key that is not among `properties`: whoever has it in a wrong place has only to move it.
 fn remedy(name: &str, properties: &serde_json::Map<String, Value>) -> String {
-    let elsewhere: Vec<&str> =
-        places().iter().filter(|(key, _)| key == name).map(|(_, place)| place.as_str()).collect();
-    if !elsewhere.is_empty() {
-        return format!("it stands {}", elsewhere.join(" or "));
+    if let Some(place) = place_of(name) {
+        return format!("it stands {place}");
     }
     if OF_PHP_INI.contains(&name) {
         return "settings of php.ini stand below [app.ini]".into();
@@ -318,10 +325,7 @@ fn remedy(name: &str, properties: &serde_json::Map<String, Value>) -> String {
     }
     let mut near = nearest(name, places().iter().map(|(key, _)| key.as_str()));
     near.dedup();
-    let places_of = |near: &str| {
-        let of = places().iter().filter(|(key, _)| key == near).map(|(_, place)| place.as_str());
-        of.collect::<Vec<&str>>().join(" or ")
-    };
+    let places_of = |near: &str| place_of(near).unwrap_or_default();
     match near[..] {
         [near] => return format!("did you mean '{near}'? It stands {}", places_of(near)),
         [one, other] => {

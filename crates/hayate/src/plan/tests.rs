@@ -371,6 +371,15 @@ fn c16_values_that_make_no_sense_are_refused_with_their_range() {
         ("inherit_env = ''", "inherit_env: '' is no"),
         ("charset = 'utf 8'", "charset: write the name of an encoding"),
         ("hosts = ['a.test:80']", "hosts: 'a.test:80' is no host name"),
+        (
+            "hosts = ['www.münchen.de']",
+            "hosts: 'www.münchen.de' is no host name as browsers send it; write www.xn--mnchen-3ya.de",
+        ),
+        (
+            "hosts = ['*.münchen.de']",
+            "hosts: '*.münchen.de' is no host name as browsers send it; write *.xn--mnchen-3ya.de",
+        ),
+        ("hosts = ['ü b']", "hosts: 'ü b' is no host name; write example.org"),
         ("hosts = ['_']", "hosts: '_' is nobody's host; an application without hosts answers to all"),
     ] {
         let got = error(&format!("[[app]]\nroot = 'site'\n{keys}\n"));

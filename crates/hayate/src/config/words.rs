@@ -1,0 +1,104 @@
+//! What TOML's and serde's own words leave out: what to write instead.
+
+use std::ops::Range;
+
+/// What to add to an error of TOML about an escape: most often it is a regular expression.
+pub(super) fn of_escapes(message: &str) -> &'static str {
+    match message.contains("escape") {
+        true => {
+            "; in double quotes a backslash begins an escape: write what has one in single quotes, such as '\\.php$'"
+        }
+        false => "",
+    }
+}
+
+/// Why a table that belongs to an application may not stand where there is none above it: `[[app.rule]]`, pasted by itself. `name`: where `app`
+/// stands in the text.
+pub(super) fn of_tables_alone(text: &str, name: &Range<usize>) -> Option<String> {
+    let (before, after) = (text.get(..name.start)?, text.get(name.end..)?);
+    let header = after.strip_prefix('.').filter(|_| text.get(name.clone()) == Some("app"))?;
+    let opens = if before.ends_with("[[") { "[[" } else { before.ends_with('[').then_some("[")? };
+    let key = header.split([']', '\n']).next()?.trim();
+    let closes = if opens == "[[" { "]]" } else { "]" };
+    Some(format!(
+        "{opens}app.{key}{closes} belongs to an application, and there is none above it: write [[app]] with its root = \"…\" first"
+    ))
+}
+
+/// Serde's words in those of whoever writes a configuration.
+pub(super) fn of_serde(message: String) -> String {
+    if let Some(field) = message.strip_prefix("missing field ") {
+        return format!("{field} is missing, which has to be said: write it as well");
+    }
+    let Some((found, wanted)) = message.rsplit_once(", expected ") else { return message };
+    let range = match wanted {
+        "u16" => "from 0 to 65535",
+        "u32" => "from 0 to 4294967295",
+        "u64" | "usize" => "from 0 on",
+        _ => return message,
+    };
+    let found = ["invalid type: ", "invalid value: "].iter().find_map(|kind| found.strip_prefix(kind));
+    match found {
+        Some(found) if found.starts_with("string ") => {
+            format!("expected a whole number {range}, without quotes, found the {found}")
+        }
+        Some(found) => format!("expected a whole number {range}, found the {found}"),
+        None => message,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use crate::config::Source;
+
+    fn error(text: &str) -> String {
+        Source::parse(Path::new("h.toml"), text.into()).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn errors_say_what_to_write() {
+        let app = "[[app]]\nroot = '.'\n[[app.rule]]\n";
+        for (text, want) in [
+            ("regex = \"\\.php$\"", "h.toml:4: missing escaped value"),
+            ("regex = \"\\.php$\"", "write what has one in single quotes, such as '\\.php$'"),
+            ("regex = \"\\d+\"", "write what has one in single quotes"),
+            (
+                "redirect = '/x'\nstatus = '301'",
+                "h.toml:5: status: expected a whole number from 0 to 65535, without quotes, found the string \"301\"",
+            ),
+            ("status = 70000", "expected a whole number from 0 to 65535, found the integer `70000`"),
+            (
+                "rate = { burst = 5 }",
+                "h.toml:4: rate: `requests` is missing, which has to be said: write it as well",
+            ),
+            (
+                "rate = { requests = 0.5 }",
+                "requests: expected a whole number from 0 to 4294967295, found the floating point `0.5`",
+            ),
+        ] {
+            let said = error(&format!("{app}{text}\n"));
+            assert!(said.contains(want), "{text}: {said}");
+        }
+        assert!(
+            error("[limits]\nheader_count = -1")
+                .contains("expected a whole number from 0 on, found the integer `-1`")
+        );
+    }
+
+    #[test]
+    fn what_belongs_to_an_application_says_so() {
+        for (text, what) in [
+            ("[[app.rule]]\npath = '/x'\ndeny = 403\n", "[[app.rule]]"),
+            ("[app.ini]\nmemory_limit = '1M'\n", "[app.ini]"),
+        ] {
+            let want = format!(
+                "h.toml:1: {what} belongs to an application, and there is none above it: write [[app]]"
+            );
+            let said = error(text);
+            assert!(said.starts_with(&want), "{said}");
+        }
+        assert!(error("[app]\nroot = '.'\n").ends_with("write [[app]]"));
+    }
+}
