@@ -39,7 +39,11 @@ fn build(mut builder: RegexBuilder) -> Result<Regex, String> {
             error => {
                 let said = error.to_string();
                 let last = said.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned();
-                format!("it is no regular expression: {last}")
+                let remedy = match last.starts_with("Unicode") {
+                    true => "; paths are compared as bytes, so write (?:ä|ö) in place of [äö]",
+                    false => "",
+                };
+                format!("it is no regular expression: {last}{remedy}")
             }
         })
 }
@@ -130,6 +134,8 @@ mod tests {
         assert!(regex("^/admin/.*$").unwrap().is_match(b"/admin/\xff\n\r"));
         assert!(regex("^/a[^/]$").unwrap().is_match(b"/a\xff"));
         assert!(regex("(a").unwrap_err().starts_with("it is no regular expression: unclosed group"));
+        assert!(regex("^/[ä]x$").unwrap_err().ends_with("so write (?:ä|ö) in place of [äö]"));
+        assert!(regex("^/(?:ä|ö)x$").unwrap().is_match("/öx".as_bytes()));
         assert!(regex("(?:a{1000}){1000}").unwrap_err().contains("too large"));
     }
 }

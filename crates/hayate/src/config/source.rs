@@ -102,7 +102,7 @@ impl Source {
         };
         let table = DeTable::parse(&text).map_err(|error| {
             let mut message = error.message().replace('\n', ", ");
-            message.push_str(words::of_escapes(&message));
+            message.push_str(words::of_toml(&message));
             let app = |span: Range<usize>| text.get(span.end..).is_some_and(|rest| rest.starts_with("]]"));
             if message == "duplicate key" && error.span().is_some_and(app) {
                 message += "; what belongs to an application, such as [app.ini] or [[app.rule]], stands below its [[app]]";
@@ -650,7 +650,8 @@ mod tests {
         );
         let said = error("development = 'yes'\n");
         assert!(
-            said.starts_with("hayate.toml:1: development: ") && said.contains("expected a boolean"),
+            said.starts_with("hayate.toml:1: development: ")
+                && said.contains("expected true or false, without quotes"),
             "{said}"
         );
         let said = error("\n[limits]\nbody_size = 'big'\n");

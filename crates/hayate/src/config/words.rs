@@ -2,13 +2,17 @@
 
 use std::ops::Range;
 
-/// What to add to an error of TOML about an escape: most often it is a regular expression.
-pub(super) fn of_escapes(message: &str) -> &'static str {
-    match message.contains("escape") {
-        true => {
+/// What to add to an error of TOML.
+pub(super) fn of_toml(message: &str) -> &'static str {
+    match () {
+        // Most often it is a regular expression.
+        () if message.contains("escape") => {
             "; in double quotes a backslash begins an escape: write what has one in single quotes, such as '\\.php$'"
         }
-        false => "",
+        () if message.starts_with("key with no value") => {
+            "; a line is key = value, [table] or [[table]], as TOML has them"
+        }
+        () => "",
     }
 }
 
@@ -31,18 +35,20 @@ pub(super) fn of_serde(message: String) -> String {
         return format!("{field} is missing, which has to be said: write it as well");
     }
     let Some((found, wanted)) = message.rsplit_once(", expected ") else { return message };
-    let range = match wanted {
-        "u16" => "from 0 to 65535",
-        "u32" => "from 0 to 4294967295",
-        "u64" | "usize" => "from 0 on",
+    let (what, range) = match wanted {
+        "u16" => ("a whole number", " from 0 to 65535"),
+        "u32" => ("a whole number", " from 0 to 4294967295"),
+        "u64" | "usize" => ("a whole number", " from 0 on"),
+        "a boolean" => ("true or false", ""),
         _ => return message,
     };
     let found = ["invalid type: ", "invalid value: "].iter().find_map(|kind| found.strip_prefix(kind));
     match found {
         Some(found) if found.starts_with("string ") => {
-            format!("expected a whole number {range}, without quotes, found the {found}")
+            format!("expected {what}, without quotes, found the {found}")
         }
-        Some(found) => format!("expected a whole number {range}, found the {found}"),
+        Some(found) if found.starts_with("integer ") => format!("expected {what}{range}, found the {found}"),
+        Some(found) => format!("expected {what}, found the {found}"),
         None => message,
     }
 }
@@ -66,7 +72,11 @@ mod tests {
             ("regex = \"\\d+\"", "write what has one in single quotes"),
             (
                 "redirect = '/x'\nstatus = '301'",
-                "h.toml:5: status: expected a whole number from 0 to 65535, without quotes, found the string \"301\"",
+                "h.toml:5: status: expected a whole number, without quotes, found the string \"301\"",
+            ),
+            (
+                "stop = 'true'",
+                "h.toml:4: stop: expected true or false, without quotes, found the string \"true\"",
             ),
             ("status = 70000", "expected a whole number from 0 to 65535, found the integer `70000`"),
             (
@@ -75,12 +85,15 @@ mod tests {
             ),
             (
                 "rate = { requests = 0.5 }",
-                "requests: expected a whole number from 0 to 4294967295, found the floating point `0.5`",
+                "requests: expected a whole number, found the floating point `0.5`",
             ),
         ] {
             let said = error(&format!("{app}{text}\n"));
             assert!(said.contains(want), "{text}: {said}");
         }
+        assert!(
+            error("server {\n").ends_with("a line is key = value, [table] or [[table]], as TOML has them")
+        );
         assert!(
             error("[limits]\nheader_count = -1")
                 .contains("expected a whole number from 0 on, found the integer `-1`")
