@@ -53,6 +53,11 @@ def ports() -> dict[str, int]:
     return {"port": free_port(), "tls": free_port()}
 
 
+def plain(port: int, path: str) -> requests.Response:
+    """What a visitor of a.example without TLS gets; hosts that no application has are sent nowhere."""
+    return requests.get(f"http://127.0.0.1:{port}{path}", headers={"Host": "a.example"}, allow_redirects=False, timeout=60)
+
+
 def hayate(place: pathlib.Path, pebble: Pebble, at: dict[str, int], more: str = "", hosts: str = '"a.example"') -> TlsHayate:
     root = next(path for path in place.iterdir() if path.is_dir() and path.name != "storage")
     return TlsHayate(CONFIG % (pebble.directory, pebble.root, place / "storage", more, root, hosts), at)
@@ -97,7 +102,7 @@ def test_first_issue_restart_and_renewal_when_the_authority_suggests_it(hayate_c
             assert (storage / "a.example.pem").stat().st_mode & 0o777 == 0o600
             assert not list((storage / "challenges").iterdir())
             # Others get their redirection; and what asks for what is no challenge.
-            answer = requests.get(f"http://127.0.0.1:{at['port']}/.well-known/acme-challenge/none", allow_redirects=False, timeout=60)
+            answer = plain(at["port"], "/.well-known/acme-challenge/none")
             assert answer.status_code == 301
         # It is kept.
         with hayate(place, pebble, at) as server:
@@ -218,7 +223,7 @@ def test_a_name_that_is_served_elsewhere(hayate_command, place) -> None:
             assert "tried again in 60 s" in log and "clients of this name cannot connect by TLS" in log
             assert "port 80 (http-01)" in log or "look at its DNS records" in log
             # All else goes on.
-            assert requests.get(f"http://127.0.0.1:{at['port']}/", allow_redirects=False, timeout=60).status_code == 301
+            assert plain(at["port"], "/").status_code == 301
         with hayate(place, pebble, at) as server:
             wait_for(lambda: "serving" in server.log() or "serves" in server.log())
             assert "a certificate is ordered" not in server.log()
