@@ -12,7 +12,7 @@ from lib.servers import Hayate
 from .test_rules import PASSWORD, ask, basic, hashed, write
 
 #: What visitors do not get by its name.
-HIDDEN = ("dump.sql", ".hidden", ".private/a.txt", "x.bak")
+HIDDEN = ("dump.sql", "backup/access.log", "x.bak")
 
 RULES = """
 [limits]
@@ -87,7 +87,7 @@ MEGABYTE = 1 << 20
 def server(hayate_command, tmp_path_factory) -> Iterator[Hayate]:
     home = tmp_path_factory.mktemp("otherwise")
     home.chmod(0o755)
-    files = write(home / "outside", {"a.pdf": "the pdf", "b.php": "<?php source", "b.php.bak": "<?php source", **dict.fromkeys(HIDDEN, "for who may")})
+    files = write(home / "outside", {"a.pdf": "the pdf", "b.php": "<?php source", "b.php.bak": "<?php source", ".git/config": "closed", **dict.fromkeys(HIDDEN, "for who may")})
     root = write(
         home / "site",
         {
@@ -176,7 +176,7 @@ def test_a_script_sends_what_an_alias_has(server) -> None:
     assert ask(server, "/protected/a.pdf").status == 404
     assert ask(server, "/send.php?to=/protected/a.pdf").body == b"the pdf"
     assert ask(server, "/send.php?to=/secret/x.txt").body == b"SECRET"
-    for target in ("/protected/b.php", "/protected/b.php.bak", "/protected/none", "/protected/../../site/app.css", "/info.php"):
+    for target in ("/protected/b.php", "/protected/b.php.bak", "/protected/.git/config", "/protected/none", "/protected/../../site/app.css", "/info.php"):
         assert ask(server, f"/send.php?to={target}").status == 404, target
 
 

@@ -229,14 +229,12 @@ fn is_source(name: &[u8]) -> bool {
     memchr::memchr_iter(b'.', name).any(begins) || extends(name) || unpacked(name).any(extends)
 }
 
-/// The file that a script may send though visitors do not get it by its name: one with a dot before it, or of `hidden_files`.
+/// The file that a script may send by its path though visitors do not get it: one of `hidden_files`, and no dotfile.
 pub(crate) fn hidden_file(site: &Site, path: &[u8]) -> Option<Named> {
     let inside = site.inside(path)?.as_bytes();
     let name = inside.rsplit(|b| *b == b'/').next().unwrap_or_default();
-    if name.is_empty() || is_source(name) {
-        return None;
-    }
-    let hides = hidden(inside) || site.files.hidden.hides(inside);
+    let may_be = !name.is_empty() && !is_source(name) && !hidden(inside);
+    let hides = may_be && site.files.hidden.hides(inside);
     hides.then(|| Named { path: inside.to_vec(), opened: None, otherwise: false })
 }
 

@@ -282,7 +282,7 @@ fn of_site(path: &[u8]) -> Option<Cow<'_, [u8]>> {
     path.split(|b| *b == b'?').next().and_then(route::normalise)
 }
 
-/// The file that a path of the site names. One that visitors do not get by its name (`.private`, `dump.sql`) is the script's to send.
+/// The file that a path of the site names. One that visitors do not get by its name (`dump.sql`) is the script's to send.
 async fn inside_site(site: &Arc<Site>, path: &[u8]) -> io::Result<Option<Named>> {
     let Some(path) = of_site(path) else { return Ok(None) };
     if let Some(file) = route::hidden_file(site, &path) {

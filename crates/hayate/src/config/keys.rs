@@ -285,7 +285,7 @@ pub struct App {
     /// How long a worker above the least number may idle before it ends. Default: `10s`.
     #[schemars(with = "Option<String>")]
     pub idle_timeout: Option<Time>,
-    /// Switches `X-Sendfile` and `X-Accel-Redirect` of scripts on, and names directories from which the first may send besides the document root, as far as the application's user may read there; `[]` for that alone. What a script sends so is its choice: `deny` and `hidden_files` do not hold for it. Relative to this file. Default: none; both headers are passed on, for a proxy in front that acts on them.
+    /// Switches `X-Sendfile` and `X-Accel-Redirect` of scripts on, and names directories from which the first may send besides the document root, as far as the application's user may read there; `[]` for that alone. What a script sends so is its choice: `deny` and `hidden_files` do not hold for it; dotfiles are sent by `X-Sendfile` alone. Relative to this file. Default: none; both headers are passed on, for a proxy in front that acts on them.
     pub sendfile_roots: Option<OneOrMany>,
     /// php.ini settings, such as `memory_limit = "256M"`; an array is for what php.ini may hold several times: `extension = ["intl", "redis"]`. PHP evaluates a single word (`"On"`) and levels of errors (`"E_ALL & ~E_DEPRECATED"`); all else stands for itself, whatever signs are in it, `${…}` as well. Default: none. Flag: `--ini`.
     pub ini: BTreeMap<String, Setting>,
