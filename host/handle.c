@@ -430,6 +430,9 @@ PHP_FUNCTION(hayate_handle_request)
 	if (is_stray()) {
 		stray_end();
 	}
+	if (handle_rewinds()) {
+		snapshot_hold(); /* this function gives the handler back, and what it alone holds */
+	}
 	lifecycle_leave_if_out_of_memory();
 	zval_ptr_dtor(&result);
 	/* What follows runs as at the end of a script, where no code is executing: PHP reports an exception that nobody

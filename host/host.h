@@ -253,7 +253,7 @@ void snapshot_prepare(void); /* once, before the snapshot or the first fork for 
 const char *snapshot_take(enum rewind_tracking tracking);
 /* In a worker, before the point: what it did since the snapshot becomes part of it. NULL, or what failed. */
 const char *snapshot_extend(void);
-/* The request's code has run: from here on what the boot opened stays open. Before destructors. */
+/* The request's code has run: from here on what the boot opened stays open. Before what it held is given up. */
 void snapshot_hold(void);
 /* At the point, in the process that will be rewound: whether what snapshot_take() found still holds. */
 const char *snapshot_check(void);

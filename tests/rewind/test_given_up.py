@@ -160,3 +160,43 @@ def test_destructors_come_when_php_calls_them() -> None:
             shutil.rmtree(root)
     assert "[of the database]" in played["php-fpm"][0]
     assert played["on"] == played["fork"] == played["php-fpm"]
+
+
+BOOTS = {
+    "in a function": "function main(): void { [$own, $handler] = made(); unset($own); while (hayate_handle_request($handler)) {} } main();",
+    "held by a destructor": "function main(): void { [$own, $handler] = made(); $ends = new Ends($own); while (hayate_handle_request($handler)) {} } main();",
+    "held by the handler alone": "while (hayate_handle_request(made()[1])) {}",
+    "held by the handler's method": "while (hayate_handle_request((new Ends(made()[0]))->handle(...))) {}",
+}
+MADE = """<?php
+class Ends {
+    public function __construct(private array $own) {}
+    public function __destruct() {}
+    public function handle(): void { echo getmypid(); }
+}
+function made(): array {
+    $redis = new Redis();
+    $redis->connect('127.0.0.1', (int) getenv('REDIS'));
+    $own = [$redis, new PDO('sqlite:' . getenv('FILES') . '/a.sqlite'), new SplFileObject(getenv('FILES') . '/a.lock', 'a')];
+    return [$own, function () use ($own): void { echo getmypid(); }];
+}
+"""
+
+
+@pytest.mark.parametrize("end", ["", "exit;", "throw new Exception();"])
+@pytest.mark.parametrize("boot", BOOTS)
+def test_the_end_of_a_request_gives_nothing_up(boot: str, end: str, places: dict[str, str]) -> None:
+    """Wherever the boot has put it, and whoever lets go of it there: the worker goes on."""
+    fresh(places)
+    root = temporary_directory("ends")
+    root.chmod(0o755)
+    (root / "worker.php").write_text((MADE + BOOTS[boot]).replace("echo getmypid();", f"echo getmypid(); {end}"))
+    env = [flag for name, value in places.items() for flag in ("--env", f"{name}={value}")]
+    try:
+        args = [*env, "--rewind", "on", "--rewind-verify", "1", "--warmup", "off"]
+        with Hayate(root, worker=root / "worker.php", workers=1, ini={**modes.INI, "display_errors": "0"}, args=args, user=USER) as server:
+            pids = {requests.get(server.url, timeout=60).text for _ in range(5)}
+            (app,) = server.status()["apps"]
+            assert (len(pids), app["restarts"], app["fallback"]) == (1, {}, None), server.log()
+    finally:
+        shutil.rmtree(root)
