@@ -61,7 +61,7 @@ static const char *const harmless_names[] = {"closure",
 static struct classes {
 	const zend_class_entry *are[MAX_CLASSES];
 	int count;
-} harmless, closing;
+} harmless, closing, pointed_to;
 
 /*
  * Extensions whose request shutdown frees memory only, or which are taken through it with each request (lifecycle.c).
@@ -73,14 +73,18 @@ static const char *const silent_modules[] = {
     "random",     "sodium",    "zlib",      "mbstring", "filter",    "session", "zend opcache", "xml",
     "simplexml",  "xmlreader", "xmlwriter", "xsl",      "tokenizer", "iconv",   "fileinfo",     "calendar",
     "exif",       "gettext",   "bcmath",    "posix",    "curl",      "phar",    "readline",     "hayate"};
+
 /*
  * Classes whose objects have connections, files, or what belongs to them (statements, results): to free one closes it,
  * and no more. The rewinder sees what became of a descriptor: a file is opened again, and for a connection that is
  * gone the worker is replaced. Children of these count as well.
  */
-static const char *const closing_names[] = {
-    "pdo",        "pdostatement", "mysqli",  "mysqli_stmt", "mysqli_result", "pgsql\\connection", "pgsql\\result",
-    "pgsql\\lob", "redis",        "sqlite3", "sqlite3stmt", "sqlite3result", "splfileinfo",       "xmlreader"};
+static const char *const closing_names[] = {"pdo", "mysqli", "redis", "splfileinfo"};
+/* The like, of which a library, a list or another object may have the address without a reference: what their free_obj
+ * would take back. */
+static const char *const pointed_to_names[] = {"pdostatement", "mysqli_stmt",   "mysqli_result",     "sqlite3",
+                                               "sqlite3stmt",  "sqlite3result", "pgsql\\connection", "pgsql\\result",
+                                               "pgsql\\lob",   "xmlreader"};
 
 #define MAX_MODULES 64
 static const zend_module_entry *loud_modules[MAX_MODULES];
@@ -214,6 +218,7 @@ void cleanup_prepare(void)
 	note_streams();
 	find_classes(&harmless, harmless_names, sizeof harmless_names / sizeof harmless_names[0]);
 	find_classes(&closing, closing_names, sizeof closing_names / sizeof closing_names[0]);
+	find_classes(&pointed_to, pointed_to_names, sizeof pointed_to_names / sizeof pointed_to_names[0]);
 	loud_count = 0;
 	const zend_module_entry *module;
 	ZEND_HASH_MAP_FOREACH_PTR(&module_registry, module)
@@ -246,7 +251,12 @@ bool cleanup_reaches_outside(const zend_object *object)
 
 bool cleanup_closes(const zend_object *object)
 {
-	return is_of(&closing, object->ce);
+	return is_of(&closing, object->ce) || is_of(&pointed_to, object->ce);
+}
+
+bool cleanup_is_pointed_to(const zend_object *object)
+{
+	return is_of(&pointed_to, object->ce);
 }
 
 /* A file of which a library has the FILE (curl's CURLOPT_STDERR), and writes to it as long as it has something to say.

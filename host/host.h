@@ -273,6 +273,7 @@ void randomness_seed(void);            /* after each rewind: what must not repea
 void cleanup_prepare(void);                              /* before the snapshot */
 bool cleanup_reaches_outside(const zend_object *object); /* to free it does more than giving back memory */
 bool cleanup_closes(const zend_object *object);          /* and what that is the rewinder sees and puts right */
+bool cleanup_is_pointed_to(const zend_object *object);   /* and others may have its address */
 enum cleanup_stream {
 	CLEANUP_STREAM_QUIET,  /* its end does nothing that others see */
 	CLEANUP_STREAM_ENDS,   /* if it is the boot's, it is closed at the end of each request */

@@ -230,9 +230,9 @@ const uint32_t *snapshot_freed(uint32_t *count)
  * A request may destroy what the boot made: destructors, weak references and `finally` see it as under php-fpm, and the
  * memory comes back. What it closes so (a connection, a file) is closed, for its locks and its transaction end with it,
  * and the rewinder puts that right. Only the end of a request closes nothing of the boot's: there these objects have
- * handlers that destroy them as the classes' own do, and leave open what they hold. Objects that hold something else
- * outside the memory (archives, curl's handles) stay: with one more reference. Resources need none, since what they
- * open is put back when it was closed.
+ * handlers that destroy them as the classes' own do, and leave open what they hold; or, if others may have their
+ * address, one more reference. Objects that hold something else outside the memory (archives, curl's handles) stay:
+ * with one more reference from the beginning. Resources need none, since what they open is put back when it was closed.
  */
 static uint32_t *closing; /* numbers of those that can be closed */
 static uint32_t closing_count;
@@ -242,6 +242,8 @@ static struct {
 	zend_object_handlers at_the_end;
 } handlers[MAX_HANDLERS];
 static int handlers_count;
+/* The request that is there is at its end. */
+static bool holds EACH_REQUEST;
 
 static const zend_object_handlers *at_the_end(const zend_object_handlers *of)
 {
@@ -268,7 +270,7 @@ static bool closes_nothing_at_the_end(const zend_object_handlers *of)
 static void note_object(zend_object *object)
 {
 	if (cleanup_reaches_outside(object)) {
-		if (cleanup_closes(object) && closes_nothing_at_the_end(object->handlers)) {
+		if (cleanup_closes(object) && (cleanup_is_pointed_to(object) || closes_nothing_at_the_end(object->handlers))) {
 			closing = safe_erealloc(closing, closing_count + 1, sizeof *closing, 0);
 			closing[closing_count++] = object->handle;
 		} else {
@@ -282,14 +284,18 @@ static void note_object(zend_object *object)
 
 void snapshot_hold(void)
 {
-	for (uint32_t i = 0; i < closing_count; i++) {
+	for (uint32_t i = 0; i < closing_count && !holds; i++) {
 		zend_object *object = EG(objects_store).object_buckets[closing[i]];
-		const zend_object_handlers *own =
-		    IS_OBJ_VALID(object) && snapshot_has(object) ? at_the_end(object->handlers) : NULL;
-		if (own != NULL) {
-			object->handlers = own;
+		if (!IS_OBJ_VALID(object) || !snapshot_has(object)) {
+			continue;
+		}
+		if (cleanup_is_pointed_to(object)) {
+			GC_ADDREF(object);
+		} else if (at_the_end(object->handlers) != NULL) {
+			object->handlers = at_the_end(object->handlers);
 		}
 	}
+	holds = true;
 }
 
 static void set_marks(void)
@@ -305,6 +311,7 @@ static void set_marks(void)
 	snapshot_marks.objects = store->top;
 	snapshot_marks.resources = EG(regular_list).nNextFreeElement;
 	snapshot_marks.persistent = EG(persistent_list).nNumUsed;
+	holds = false;
 }
 
 static void note_objects(void)

@@ -111,19 +111,15 @@ DESTRUCTORS = """<?php
 class Tells { public function __construct(private string $who) {} public function __destruct() { echo "[$this->who]"; } }
 trait TellsAsWell { public ?Tells $has = null; public function __destruct() { echo '[' . self::class . ']'; } }
 class Database extends PDO { use TellsAsWell; }
-class Lite extends SQLite3 { use TellsAsWell; }
 class Log extends SplFileObject { use TellsAsWell; }
 class Listing extends DirectoryIterator { use TellsAsWell; }
-class Reader extends XMLReader { use TellsAsWell; }
 class Words extends MessageFormatter { use TellsAsWell; }
 $first = new Tells('first');
 $all = new stdClass();
 $all->database = new Database('sqlite::memory:');
-$all->lite = new Lite(':memory:');
 $all->log = new Log(__DIR__ . '/log', 'a');
 $all->listing = new Listing(__DIR__);
 $all->between = new Tells('between');
-$all->reader = Reader::XML('<a/>');
 $all->words = new Words('en', '{0}');
 $all->database->has = new Tells('of the database');
 $global = new Log(__DIR__ . '/log', 'a');
@@ -140,7 +136,7 @@ while (hayate_handle_request(function () use ($all): void {
 
 def test_destructors_come_when_php_calls_them() -> None:
     """Of classes that extend those whose objects have a connection or a file: at once, or with the others at the end."""
-    names = ["database", "lite", "log", "listing", "reader", "words"]
+    names = ["database", "log", "listing", "words"]
     asked = ["", *names, ",".join(names), ""]
     played = {}
     for mode in ("php-fpm", "on", "fork"):
@@ -161,6 +157,40 @@ def test_destructors_come_when_php_calls_them() -> None:
     assert "[of the database]" in played["php-fpm"][0]
     assert played["on"] == played["fork"] == played["php-fpm"]
 
+
+
+#: Of these the end of a request calls destructors in the order in which they were made.
+AT_ONCE = """<?php
+trait Tells { public function __destruct() { echo '[' . self::class . ']'; } }
+class Lite extends SQLite3 { use Tells; }
+class Reader extends XMLReader { use Tells; }
+class Connection extends mysqli { use Tells; }
+$lite = new Lite(':memory:');
+$all = [$lite, $lite->prepare('SELECT 1'), Reader::XML('<a/>'), new Connection()];
+unset($lite);
+while (hayate_handle_request(function () use (&$all): void {
+    for ($i = count($all); $i-- > 0;) { $all[$i] = null; echo $i; }
+})) { /* until the server ends it */ }
+"""
+
+
+def test_what_others_point_to_is_destroyed_at_once_as_well() -> None:
+    played = {}
+    for mode in ("php-fpm", "on", "fork"):
+        root = temporary_directory("at-once")
+        root.chmod(0o755)
+        (root / "worker.php").write_text(AT_ONCE)
+        try:
+            if mode == "php-fpm":
+                server: Server = NginxFpm(root, index="worker.php", ini={**modes.INI, **modes.ONCE}, workers=1)
+            else:
+                args = ["--rewind", mode, "--rewind-verify", "1", "--warmup", "off"]
+                server = Hayate(root, worker=root / "worker.php", workers=1, ini=modes.INI, args=args, user=USER)
+            with server:
+                played[mode] = [requests.get(server.url, timeout=60).text for _ in range(3)]
+        finally:
+            shutil.rmtree(root)
+    assert played["on"] == played["fork"] == played["php-fpm"]
 
 BOOTS = {
     "in a function": "function main(): void { [$own, $handler] = made(); unset($own); while (hayate_handle_request($handler)) {} } main();",

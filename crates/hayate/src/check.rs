@@ -30,10 +30,6 @@ pub fn run(args: &CheckArgs) -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    if let Some(why) = plan.serves_others_as_root() {
-        complain(format_args!("{why}"));
-        return ExitCode::from(2);
-    }
     crate::end_with_the_reader();
     let mut warnings = Warnings::default();
     say!("listen        {}", plan.listen_words().join(" "));
@@ -61,6 +57,10 @@ pub fn run(args: &CheckArgs) -> ExitCode {
     }
     if plan.runs_php_as_root() {
         warnings.tell("", PHP_AS_ROOT);
+    }
+    // It may be another user who serves it.
+    if let Some(why) = plan.serves_others_as_root() {
+        warnings.tell("", format!("{why}; as root it is refused"));
     }
     for vain in plan.vain_addresses() {
         warnings.tell("", vain);

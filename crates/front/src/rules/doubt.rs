@@ -118,9 +118,8 @@ fn outside_regex(text: &str, prefix: &str) -> Option<String> {
     let (start, rest) = text.split_once('^').filter(|(start, _)| matches!(*start, "" | "(?i)"))?;
     let rest = rest.strip_prefix(&*regex::escape(prefix)).or_else(|| rest.strip_prefix(prefix));
     let rest = rest.filter(|_| prefix != "/")?;
-    // What goes on is another name.
-    let ends = rest.is_empty() || rest.starts_with(['/', '(', '$', '[', '\\']);
-    ends.then(|| {
+    // What goes on, or ends there, may be a name inside.
+    (rest.starts_with('/') || rest.starts_with("(/")).then(|| {
         format!(
             "'{text}': paths are those inside of the application, without its {prefix}; write {start}^{rest}"
         )

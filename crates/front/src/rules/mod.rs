@@ -337,7 +337,11 @@ impl Rules {
         for (i, rule) in self.rules.iter().enumerate().take(passed.looked) {
             let mut is_asked = passed.fit.iter().find(|(fit, _)| *fit == i).map(|(_, asked)| *asked);
             if is_asked.is_none() {
-                if stopped || !rule.when.fit(asked, readings).some {
+                if stopped {
+                    continue;
+                }
+                let fit = rule.when.fit(asked, readings);
+                if !fit.some {
                     continue;
                 }
                 is_asked = Some(true);
@@ -352,7 +356,7 @@ impl Rules {
                     dresses.worn.extend(&rule.dress);
                     return Ok(Some(respond(*status, text)));
                 }
-                stopped = rule.stop;
+                stopped = rule.stop && fit.every;
             }
             limits.take(rule, is_asked == Some(true), client.max_body);
         }

@@ -29,7 +29,7 @@ pub struct File {
     pub log_level: Option<LogLevel>,
     /// `compact` or `json`. Default: `compact`. Flag: `--log-format`.
     pub log_format: Option<LogFormat>,
-    /// When started as root: the user that PHP runs as, and the front as well unless it has one of its own. Default: none, with a warning, and refused where other machines reach the server (`root` says that it is meant). Flag: `--user`.
+    /// When started as root: the user that PHP runs as, and the front as well unless it has one of its own. Default: none, with a warning, and refused where other machines reach the server, but for `--dev` (`root` says that it is meant). Flag: `--user`.
     pub user: Option<String>,
     /// The group of PHP. Default: the user's. Flag: `--group`.
     pub group: Option<String>,
