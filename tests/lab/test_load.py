@@ -16,6 +16,7 @@ from collections.abc import Iterator
 import pytest
 
 from generator import Nginx, Stalling, generator, load, run, silent, start
+from lib.process import stop_process
 from lib.servers import NginxFpm
 
 
@@ -178,7 +179,7 @@ def test_a_generator_that_was_held_up_says_so(nginx: Nginx) -> None:
     process = start(nginx.url, "--schedule", "const(200, 3s)", "--generator-threads", "1", "--json", "--progress", "lines")
     assert process.stderr is not None
     process.stderr.readline()  # after a second
-    process.send_signal(signal.SIGSTOP)
+    stop_process(process.pid)
     time.sleep(0.8)
     process.send_signal(signal.SIGCONT)
     output, _ = process.communicate(timeout=60)

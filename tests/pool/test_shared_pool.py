@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 import pytest
 import requests
-from lib.process import temporary_directory, wait_until
+from lib.process import stop_process, temporary_directory, wait_until
 from lib.servers import PHP_VERSION, ROOT, Hayate, NginxFpm, hayate_binary
 
 NAMES = ("one", "two", "three")
@@ -119,7 +119,7 @@ def test_a_reload_moves_requests_that_wait(sites: pathlib.Path, before: str) -> 
         def pool() -> dict:
             return next(app for app in server.status()["apps"] if app["name"] == ("two" if before == "own" else "one"))
         # Nobody is left to run what comes, and nobody follows.
-        os.kill(pool()["zygote"], signal.SIGSTOP)
+        stop_process(pool()["zygote"])
         os.kill(pool()["workers"][0]["pid"], signal.SIGKILL)
         assert wait_until(lambda: pool()["workers"] == [])
         waiting = [clients.submit(get, server, "two", "/sub/") for _ in range(5)]

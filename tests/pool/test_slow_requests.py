@@ -19,7 +19,7 @@ import pytest
 import requests
 
 from lib.births import Births
-from lib.process import open_files, temporary_directory, wait_until
+from lib.process import open_files, stop_process, temporary_directory, wait_until
 from lib.servers import GENERIC_WORKER, REWIND_WORKER, Hayate
 
 SHOP = r"""<?php
@@ -144,7 +144,7 @@ def test_so_is_one_that_was_stopped(start) -> None:
         answer = pool.submit(get, server, "/shop.php?how=sleep")
         # In clock_nanosleep, by its numbers on x86-64 and aarch64: before it has taken the request there is none to be slow.
         assert wait_until(lambda: pathlib.Path(f"/proc/{pid}/syscall").read_text().split()[0] in ("230", "115"))
-        os.kill(pid, signal.SIGSTOP)
+        stop_process(pid)
         (record,) = told(server)
         os.kill(pid, signal.SIGCONT)
         assert answer.result().status_code == 200
@@ -286,7 +286,7 @@ def test_one_is_told_before_it_is_killed_though_the_zygote_is_late(hayate_comman
     with Hayate(tmp_path, workers=1, args=["--request-timeout", "1s"]) as server:
         zygote = server.status()["apps"][0]["zygote"]
         with socket.create_connection(("127.0.0.1", server.port), 60) as visitor:
-            os.kill(zygote, signal.SIGSTOP)
+            stop_process(zygote)
             visitor.sendall(b"GET /hang.php HTTP/1.1\r\nHost: a\r\n\r\n")
             assert wait_until(lambda: server.status()["apps"][0]["slow_requests"] == 1)
             time.sleep(0.5)  # past the timeout
@@ -300,7 +300,7 @@ def test_one_is_killed_though_the_zygote_tells_nothing(hayate_command, tmp_path)
     (tmp_path / "hang.php").write_text("<?php sleep(30);")
     with Hayate(tmp_path, workers=1, args=["--request-timeout", "500ms"]) as server:
         zygote = server.status()["apps"][0]["zygote"]
-        os.kill(zygote, signal.SIGSTOP)
+        stop_process(zygote)
         try:
             assert get(server, "/hang.php").status_code == 504
         finally:

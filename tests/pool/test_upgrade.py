@@ -16,7 +16,7 @@ import pytest
 import requests
 
 from lib import site
-from lib.process import descendants, still_running, wait_until
+from lib.process import descendants, still_running, stop_process, wait_until
 from lib.servers import GENERIC_WORKER, Hayate, free_port
 from lib.tls import TlsHayate
 
@@ -227,7 +227,7 @@ def test_what_an_old_front_still_does_counts_as_draining(server) -> None:
 def test_an_old_front_that_was_stopped_is_killed(server) -> None:
     """The fault: nobody looked at it for an hour, and its clients hung."""
     old, family = server.front, server.family()
-    os.kill(old, signal.SIGSTOP)
+    stop_process(old)
     # The command goes to the front that is stopped.
     os.kill(server.pid, signal.SIGUSR2)
     assert wait_until(lambda: server.front != old and get(server, "/ok.php?x").text == "ok x")

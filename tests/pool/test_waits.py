@@ -407,7 +407,7 @@ def test_a_body_that_has_begun_is_taken_where_it_is(tmp_path) -> None:
         (app,) = server.status()["apps"]
         (tmp_path / "slow").touch()
         for worker in app["workers"]:
-            os.kill(worker["pid"], signal.SIGSTOP)
+            stop_process(worker["pid"])
         with socket.create_connection(("127.0.0.1", server.port), timeout=60) as s:
             s.sendall(b"PUT / HTTP/1.1\r\nHost: a\r\nContent-Length: 80000\r\nConnection: close\r\n\r\n" + b"x" * 40000)
             time.sleep(0.05)
@@ -431,7 +431,7 @@ def test_what_waits_with_a_body_that_is_whole_goes_to_the_next_release(tmp_path)
         assert requests.get(server.url, timeout=60).text == "one took 0"
         (app,) = server.status()["apps"]
         (tmp_path / "slow").touch()
-        os.kill(app["workers"][0]["pid"], signal.SIGSTOP)
+        stop_process(app["workers"][0]["pid"])
         os.kill(app["zygote"], signal.SIGKILL)
         assert wait_until(lambda: server.status()["apps"][0]["workers"] == [])
         with concurrent.futures.ThreadPoolExecutor(2) as pool:

@@ -17,6 +17,7 @@ import pytest
 import requests
 
 from lib import site
+from lib.process import stop_process
 from lib.servers import Hayate, free_port
 
 from .h2 import GOAWAY, HEADERS, Raw
@@ -179,7 +180,7 @@ def test_a_crowd_that_asks_for_files_nobody_has_asked_for_gets_them(hayate_comma
     with Hayate(tmp_path, workers=1) as server, contextlib.ExitStack() as stack:
         visitors = [stack.enter_context(connect(server, f"127.0.{n % 8}.1")) for n in range(many)]
         front = server.status()["front"]
-        os.kill(front, signal.SIGSTOP)  # so that all are there at once
+        stop_process(front)  # so that all are there at once
         for n, visitor in enumerate(visitors):
             visitor.sendall(f"GET /{n}.txt HTTP/1.1\r\nHost: a\r\n\r\n".encode())
         os.kill(front, signal.SIGCONT)

@@ -84,3 +84,45 @@ def test_requests_are_counted_once_however_they_come(server) -> None:
 def test_a_body_may_be_as_long_as_at_the_path_itself(server) -> None:
     for prefix, (length, status) in itertools.product(server.prefixes, [(10, 200), (11, 413)]):
         assert ask(server, f"{prefix}/small.php", method="POST", body=b"x" * length).status == status, (prefix, length)
+
+
+#: As MediaWiki's, which has no front controller: these scripts and no others, and pages that one of them answers.
+SCRIPTS = r"""
+[[app.rule]]
+regex = "^/(index|api)\\.php(/|$)"
+stop = true
+
+[[app.rule]]
+path = "/locked.php"
+stop = true
+
+[[app.rule]]
+regex = "^/[^/]+\\.php(/|$)"
+deny = 404
+
+[[app.rule]]
+regex = "^/wiki/(.*)$"
+rewrite = "/index.php?title=$1"
+
+[[app.rule]]
+path = "/locked.php"
+deny = 403
+"""
+
+
+def test_what_a_stop_has_let_through_is_let_through_by_any_other_reading_too(hayate_command, tmp_path) -> None:
+    """`//api.php` may be the page `/` of a host `api.php`, which no `stop` is for: that keeps nobody from the script, and opens no other."""
+    root = write(tmp_path / "site", dict.fromkeys(["index.php", "api.php", "other.php", "locked.php"], SCRIPT))
+    config = tmp_path / "hayate.toml"
+    config.write_text(f'[[app]]\nroot = "{root}"\nfront_controller = ""\n{SCRIPTS}')
+    with Hayate(config=config, workers=1) as server:
+        answers = {
+            "/api.php": "api.php", "//api.php": "api.php", "//a/api.php": 404, "//api.php/a": "api.php", "//wiki/Page": "index.php",
+            "/wiki//a/Page": "index.php", "//index.php/other.php": 404, "//index.php/Page": "index.php", "//index.php/locked.php": "index.php",
+            "/other.php": 404, "//other.php": 404, "//wiki/other.php": 404, "//api.php/other.php": 404, "/api.php/../other.php": 400,
+            "/locked.php": "locked.php", "//locked.php": "locked.php", "//x/locked.php": 404, "/other.php//x/api.php": 404,
+        }  # fmt: skip
+        for path, want in answers.items():
+            answer = ask(server, path)
+            found = answer.body.split()[0].decode() if answer.status == 200 else answer.status
+            assert found == want, (path, answer.status, answer.body[:100])

@@ -20,7 +20,7 @@ from collections.abc import Iterator
 import pytest
 import requests
 
-from lib.process import temporary_directory, wait_until
+from lib.process import stop_process, temporary_directory, wait_until
 from lib.servers import GENERIC_WORKER, Hayate
 
 USER = "www-data"
@@ -347,7 +347,7 @@ def test_a_command_of_a_process_that_has_ended_is_not_its_successors(server, tmp
         asked = pool.submit(ask, server, "command", program=site / "command.py", python=PYTHON, control=server.control, place=tmp_path)
         assert wait_until(lambda: (tmp_path / "ready").exists() or asked.done(), 60)
         # As a front that is busy with something else: the connection waits.
-        os.kill(front, signal.SIGSTOP)
+        stop_process(front)
         try:
             (tmp_path / "go").touch()
             assert wait_until(lambda: (tmp_path / "done").exists(), 4)

@@ -28,14 +28,42 @@ impl<'a> Asked<'a> {
     }
 }
 
+/// The readings of one path that a `stop` has ended: rules that follow keep nobody out for them. A bit for each, in the order of
+/// [`Readings::all`]; one beyond the last bit, which no path has, is never ended.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Stopped(u128);
+
+impl Stopped {
+    /// Which file answers for a directory is the application's choice: what ends what was asked for, the first, ends its indexes.
+    fn of(n: usize, kind: Kind) -> Stopped {
+        let n = if kind == Kind::Index { 0 } else { n };
+        Stopped(u32::try_from(n).ok().and_then(|n| 1_u128.checked_shl(n)).unwrap_or_default())
+    }
+
+    fn has(self, one: Stopped) -> bool {
+        self.0 & one.0 != 0
+    }
+
+    fn add(&mut self, more: Stopped) {
+        self.0 |= more.0;
+    }
+
+    /// A rule with `stop` fits. Whether nothing is left.
+    pub(crate) fn by(&mut self, fit: &Fit<'_>) -> bool {
+        self.add(fit.which);
+        fit.every
+    }
+}
+
 /// How a rule fits a request.
 #[derive(Default)]
 pub(crate) struct Fit<'a> {
-    /// In some way in which the path can be read.
+    /// In some way in which the path can be read, and which no `stop` has ended.
     pub(crate) some: bool,
-    /// In every way, so that nothing gets past what follows.
+    /// In every way that no `stop` has ended, so that nothing gets past what follows.
     pub(crate) every: bool,
-    /// As it was asked for: what was found, and what of the path follows the prefix.
+    which: Stopped,
+    /// As it was asked for, until every way is ended: what was found, and what of the path follows the prefix.
     pub(crate) asked: Option<Found<'a>>,
 }
 
@@ -179,21 +207,24 @@ impl Condition {
             })
     }
 
-    pub(crate) fn fit<'a>(&self, asked: &Asked<'_>, readings: &'a Readings<'_>) -> Fit<'a> {
+    pub(crate) fn fit<'a>(&self, asked: &Asked<'_>, readings: &'a Readings<'_>, stopped: Stopped) -> Fit<'a> {
         let mut fit = Fit { every: true, ..Fit::default() };
         if !self.fits_besides(asked) {
             return Fit::default();
         }
-        for reading in readings.all() {
+        for (n, reading) in readings.all().enumerate() {
+            let this = Stopped::of(n, reading.kind);
             match self.find(reading.path) {
                 Some(captures) => {
-                    fit.some = true;
+                    fit.some |= !stopped.has(this);
+                    if reading.kind != Kind::Index {
+                        fit.which.add(this);
+                    }
                     if reading.kind == Kind::Asked && fit.asked.is_none() {
                         fit.asked = Some(Found { captures, path: reading.path });
                     }
                 }
-                // Which file answers for a directory is the application's choice, and what was asked for is known.
-                None => fit.every &= reading.kind == Kind::Index,
+                None => fit.every &= reading.kind == Kind::Index || stopped.has(this),
             }
         }
         fit.every &= fit.some;

@@ -4,7 +4,7 @@ use hayate_fuzz::Random;
 use hayate_http::Answer;
 
 use super::{
-    condition::{Asked, Condition},
+    condition::{Asked, Condition, Stopped},
     has_dots,
     reading::{BehindHost, Kind, Readings, Scripts},
     spec::RuleSpec,
@@ -42,7 +42,7 @@ pub(crate) fn is_below(path: &[u8], prefix: &str) -> bool {
     // What has too many readings is refused.
     let Some(readings) = Readings::new(path, &behind, &known) else { return true };
     let when = Condition::new(&spec).unwrap_or_else(|(key, why)| panic!("{key}: {why}"));
-    when.fit(&Asked { method: b"GET", client: None, addr: None }, &readings).some
+    when.fit(&Asked { method: b"GET", client: None, addr: None }, &readings, Stopped::default()).some
 }
 
 fn evaluate(random: &mut Random, text: String, path: &[u8]) {
@@ -63,7 +63,7 @@ fn evaluate(random: &mut Random, text: String, path: &[u8]) {
         _ => {}
     }
     let Ok(when) = Condition::new(&spec) else { return };
-    let fit = when.fit(&Asked { method: b"GET", client: None, addr: None }, &readings);
+    let fit = when.fit(&Asked { method: b"GET", client: None, addr: None }, &readings, Stopped::default());
     assert!(fit.some || (!fit.every && fit.asked.is_none()));
     let Some(found) = &fit.asked else { return };
     let query = random.below(2) == 0;

@@ -45,7 +45,7 @@ use crate::{
 };
 
 use self::{
-    condition::{Asked, Condition, Wrong, contains},
+    condition::{Asked, Condition, Fit, Stopped, Wrong, contains},
     rate::{Limiter, TooOften},
     then::Then,
     users::{Checker, Users, Who},
@@ -248,20 +248,21 @@ impl Rules {
         while std::mem::take(&mut changed) && !stopped {
             let next = {
                 let readings = self.readings(&path, &behind)?;
-                let mut next = None;
+                let (mut next, mut ended) = (None, Stopped::default());
                 for (i, rule) in rules.by_ref() {
                     passed.looked = i.saturating_add(1);
-                    let fit = rule.when.fit(&asked, &readings);
-                    if !fit.some {
+                    let fit = rule.when.fit(&asked, &readings, ended);
+                    if fit.some {
+                        passed.fit.push((i, fit.asked.is_some()));
+                        if let Some(reply) = rule.keeps_out(client, &readings, keeper).await? {
+                            return Ok(Verdict::Answer(reply));
+                        }
+                        dresses.guarded |= rule.keeps_some_out();
+                    } else if fit.asked.is_none() {
                         continue;
                     }
-                    passed.fit.push((i, fit.asked.is_some()));
-                    if let Some(reply) = rule.keeps_out(client, &readings, keeper).await? {
-                        return Ok(Verdict::Answer(reply));
-                    }
-                    dresses.guarded |= rule.keeps_some_out();
                     if let Then::Respond(status, text) = &rule.then
-                        && (fit.asked.is_some() || refuses(*status))
+                        && (if refuses(*status) { fit.some } else { fit.asked.is_some() })
                     {
                         dresses.worn.extend(&rule.dress);
                         return Ok(Verdict::Answer(respond(*status, text)));
@@ -285,7 +286,7 @@ impl Rules {
                             Then::Alias(site) => passed.alias = Some(site),
                         }
                     }
-                    stopped = rule.stop && fit.every;
+                    stopped = rule.stop && ended.by(&fit);
                     if stopped || next.is_some() {
                         break;
                     }
@@ -333,14 +334,13 @@ impl Rules {
         passed: &mut Passed<'_>,
         dresses: &mut Dresses<'r>,
     ) -> Result<Option<Box<Reply>>, NoAnswer> {
-        let (mut limits, mut stopped) = (RuleLimits::default(), false);
+        let (mut limits, mut ended, mut stopped) = (RuleLimits::default(), Stopped::default(), false);
         for (i, rule) in self.rules.iter().enumerate().take(passed.looked) {
             let mut is_asked = passed.fit.iter().find(|(fit, _)| *fit == i).map(|(_, asked)| *asked);
+            let looks = !stopped && (is_asked.is_none() || rule.stop);
+            let fit = if looks { rule.when.fit(asked, readings, ended) } else { Fit::default() };
+            stopped |= rule.stop && ended.by(&fit);
             if is_asked.is_none() {
-                if stopped {
-                    continue;
-                }
-                let fit = rule.when.fit(asked, readings);
                 if !fit.some {
                     continue;
                 }
@@ -356,7 +356,6 @@ impl Rules {
                     dresses.worn.extend(&rule.dress);
                     return Ok(Some(respond(*status, text)));
                 }
-                stopped = rule.stop && fit.every;
             }
             limits.take(rule, is_asked == Some(true), client.max_body);
         }
@@ -377,10 +376,10 @@ impl Rules {
         while std::mem::take(&mut changed) && !stopped {
             let next = {
                 let readings = Readings::new(&path, &behind, &self.scripts)?;
-                let mut next = None;
+                let (mut next, mut ended) = (None, Stopped::default());
                 for rule in rules.by_ref() {
                     looked = looked.saturating_add(1);
-                    let fit = rule.when.fit(&asked, &readings);
+                    let fit = rule.when.fit(&asked, &readings, ended);
                     if fit.some && rule.refuses() {
                         return None;
                     }
@@ -394,7 +393,7 @@ impl Rules {
                             }
                         }
                     }
-                    stopped = rule.stop && fit.every;
+                    stopped = rule.stop && ended.by(&fit);
                     if stopped || next.is_some() {
                         break;
                     }
@@ -409,7 +408,7 @@ impl Rules {
                     .rules
                     .iter()
                     .take(looked)
-                    .any(|rule| rule.refuses() && rule.when.fit(&asked, &readings).some)
+                    .any(|rule| rule.refuses() && rule.when.fit(&asked, &readings, Stopped::default()).some)
                 {
                     return None;
                 }

@@ -3,8 +3,8 @@
 //! `/uploads/x.php/y` runs `/uploads/x.php`; `/uploads/` may run `/uploads/index.php`; and with a front controller `/index.php/admin` is the
 //! same page as `/admin`, as is `/index.phpadmin` for those that cut the script's name off (Symfony's and Yii's requests do, and with them
 //! Laravel, Lumen and Drupal). A front controller that asks `parse_url()` for the path of REQUEST_URI takes `//x/admin` for the page `/admin` of a
-//! host x. So what restricts looks at all of these, what changes an answer only at what was asked for, and `stop` wants all of
-//! them to fit, or a name that is made up would lead past the rules that follow.
+//! host x. So what restricts looks at all of these, and what changes an answer only at what was asked for. A `stop` ends the rules for the readings
+//! that it fits, and all of them once each is ended, or a name that is made up would lead past the rules that follow.
 
 use std::borrow::Cow;
 
