@@ -29,7 +29,7 @@ use crate::{
 };
 
 /// Files up to this size, in bytes, are read at once, while there is memory enough; larger ones in blocks, as the client takes them.
-const SMALL: usize = 64 << 10;
+pub(crate) const SMALL: usize = 64 << 10;
 
 /// The siblings of a file that hold it precompressed: which are there, and the one that the client takes.
 fn packed(

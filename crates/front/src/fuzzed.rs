@@ -14,6 +14,7 @@ use crate::{
     compress,
     descriptors::{Descriptors, Files, Own},
     disk::Place,
+    error_pages::ErrorPages,
     forwarded,
     gather::Gather,
     host::Host,
@@ -92,6 +93,7 @@ impl World {
                 metrics: Arc::default(),
                 found: Lately::default(),
                 rules: None,
+                error_pages: ErrorPages::default(),
             })
         };
         let head = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";

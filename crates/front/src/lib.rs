@@ -33,6 +33,7 @@ mod date;
 mod descriptors;
 mod disk;
 mod dynamic;
+mod error_pages;
 mod field;
 mod file_body;
 mod files;
@@ -103,6 +104,7 @@ use crate::{
 pub use access_log::{AccessLog, Format, json_without_controls};
 pub use compress::{Coding, Compression};
 pub use disk::{Disk, Place};
+pub use error_pages::{ErrorPages, LARGEST as LARGEST_ERROR_PAGE};
 pub use listen::{ListenAddr, Listener};
 pub use log_writer::LogWriter;
 pub use meet::{Http3, Port, Tls};

@@ -29,6 +29,8 @@ pub(crate) struct Reply {
     pub(crate) rest: Option<Box<Rest>>,
     /// The connection cannot go on.
     pub(crate) close: bool,
+    /// It is a page of ours that says no more than its status: the site's own may take its place.
+    pub(crate) is_page: bool,
 }
 
 /// What a body is made of.
@@ -48,14 +50,25 @@ pub(crate) enum Body {
 impl Reply {
     /// Boxed: it is large, and goes from hand to hand.
     pub(crate) fn new(answer: Answer, body: Body) -> Box<Reply> {
-        Box::new(Reply { answer, body, promise: None, encoding: None, same: None, rest: None, close: false })
+        Box::new(Reply {
+            answer,
+            body,
+            promise: None,
+            encoding: None,
+            same: None,
+            rest: None,
+            close: false,
+            is_page: false,
+        })
     }
 
     /// One of our own pages. `detail`: see [`pages::error`].
     pub(crate) fn page(status: u16, detail: Option<&str>) -> Box<Reply> {
         let mut answer = Answer::new(status);
         set(&mut answer, "content-type", "text/html; charset=utf-8");
-        Reply::new(answer, Body::Full(pages::error(status, detail)))
+        let mut reply = Reply::new(answer, Body::Full(pages::error(status, detail)));
+        reply.is_page = detail.is_none();
+        reply
     }
 
     /// Why its body was cut off, if that was for the request's.

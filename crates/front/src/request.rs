@@ -13,6 +13,7 @@ use crate::{
     connection::Connection,
     descriptors::Files,
     dynamic::{self, Client, Failed, NoAnswer, no_answer},
+    error_pages,
     files::{self, NoFile},
     forwarded,
     meet::{aside, season},
@@ -167,6 +168,10 @@ impl Connection {
                 failed(&snapshot, &client, site.map(Arc::as_ref), why)
             }
         };
+        if let Some(site) = site.filter(|_| reply.is_page) {
+            // Few answers are errors, and no other is to be larger for them.
+            Box::pin(error_pages::put(site, &client, &mut reply)).await;
+        }
         season(settings, &client, &mut reply);
         if !dresses.worn.is_empty() {
             let for_whom = match () {

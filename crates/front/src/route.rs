@@ -238,6 +238,11 @@ pub(crate) fn hidden_file(site: &Site, path: &[u8]) -> Option<Named> {
     hides.then(|| Named { path: inside.to_vec(), opened: None, otherwise: false })
 }
 
+/// Whether a path may be that of something for visitors: neither a dotfile nor PHP's source.
+pub(crate) fn is_for_visitors(path: &[u8]) -> bool {
+    !hidden(path) && !is_source(path.rsplit(|b| *b == b'/').next().unwrap_or_default())
+}
+
 /// Scripts that are remembered of a second at most, and bytes of the path of one.
 const FOUND: usize = 1024;
 const LONGEST: usize = 512;

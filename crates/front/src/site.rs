@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 use crate::{
     compress::Compression,
     disk::Place,
+    error_pages::ErrorPages,
     host::Host,
     metrics::SiteMetrics,
     near::{Found, Meta, Miss, relative},
@@ -60,6 +61,8 @@ pub struct Site {
     pub found: Lately,
     /// What becomes of requests before that.
     pub rules: Option<Rules>,
+    /// In place of Hayate's own pages.
+    pub error_pages: ErrorPages,
 }
 
 impl Site {
@@ -347,6 +350,7 @@ mod tests {
             metrics: Arc::default(),
             found: Lately::default(),
             rules: None,
+            error_pages: ErrorPages::default(),
         })
     }
 

@@ -292,6 +292,7 @@ pub(crate) mod tests {
             compression: None,
             hidden_files: Vec::new(),
             rules: Vec::new(),
+            error_pages: Default::default(),
             private: Vec::new(),
             private_paths: Vec::new(),
             is_static: false,

@@ -79,8 +79,8 @@ pub struct Head {
 }
 
 impl Head {
-    /// Of what was no request.
-    pub(crate) fn empty() -> Head {
+    /// Of what was no request, or of one of the server's own: it has no method, no target and no fields.
+    pub fn empty() -> Head {
         Head { bytes: Vec::new(), spans: Spans::default(), version: Version::Http11 }
     }
 

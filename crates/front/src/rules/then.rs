@@ -10,7 +10,10 @@ use super::{
     spec::RuleSpec,
     target::Target,
 };
-use crate::site::{Backend, Elsewhere, FileRules, Lately, Site};
+use crate::{
+    error_pages::ErrorPages,
+    site::{Backend, Elsewhere, FileRules, Lately, Site},
+};
 
 /// Bytes of an answer that stands in a rule.
 const MOST_TEXT: usize = 64 << 10;
@@ -103,6 +106,8 @@ impl Then {
             metrics: Arc::default(),
             found: Lately::default(),
             rules: None,
+            // Those of the site hold, where it has any.
+            error_pages: ErrorPages::default(),
         })))
     }
 }

@@ -78,6 +78,7 @@ impl Server {
             metrics: metrics.site("app"),
             found: Default::default(),
             rules: None,
+            error_pages: Default::default(),
         };
         let opens = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         let log = logs.path().join("access.log");

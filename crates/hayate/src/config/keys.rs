@@ -297,6 +297,8 @@ pub struct App {
     pub env: BTreeMap<String, Scalar>,
     /// Names of files that are neither sent nor run, in place of the list in docs/rules.md: a pattern for each name in a path, such as `*.bak`, or one from the document root, such as `/vendor/**/*.php`. `"default"` in the list stands for that list, `[]` is for none; dotfiles (but `.well-known`) and PHP's source are sent by a script's `X-Sendfile` only. Default: `["default"]`.
     pub hidden_files: Option<OneOrMany>,
+    /// Pages of the application's own for errors that Hayate answers with, by status, 400 to 599, or `4xx` and `5xx` for all others of these: `{ 404 = "/404.html", 5xx = "/50x.html" }`. Files below the document root of 64 KB at most, read when they are wanted, of any type; rules, `deny` and `hidden_files` do not hold for them here. What a script answers stays as it is, and so do pages that say why in development mode. Default: Hayate's own pages.
+    pub error_pages: BTreeMap<String, String>,
     /// What becomes of requests before files and scripts are looked for: `[[app.rule]]`, tried in order. See docs/rules.md.
     pub rule: Vec<Rule>,
 }

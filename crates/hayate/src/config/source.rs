@@ -294,7 +294,7 @@ const OF_OTHERS: [(&[&str], &str); 31] = [
         &["location"],
         "[[app.rule]] says for which paths it is by path, glob or regex (docs/migrating-from-nginx.md)",
     ),
-    (&["error_page"], "there is no such thing: the application answers"),
+    (&["error_page"], "error_pages in [[app]] does that, for errors that Hayate answers with"),
     (
         &["proxy_pass", "fastcgi_pass", "uwsgi_pass", "upstream"],
         "there is no such thing: Hayate runs PHP itself and is no proxy",

@@ -202,6 +202,7 @@ impl AppResolver<'_> {
             compression: None,
             hidden_files: Vec::new(),
             rules: Vec::new(),
+            error_pages: BTreeMap::new(),
             private: Vec::new(),
             private_paths: Vec::new(),
             is_static: self.is_static(app),
@@ -367,6 +368,7 @@ impl AppResolver<'_> {
             );
         }
         let hidden_files = self.hidden_files(app.hidden_files.clone())?;
+        let error_pages = self.error_pages(app.error_pages)?;
         let (rules, of_rules) = self.rules(&app.rule, &private)?;
         let around = Around {
             app: &name,
@@ -393,6 +395,7 @@ impl AppResolver<'_> {
             compression: self.compression.filter(|_| app.compress.unwrap_or(true)).cloned(),
             hidden_files,
             rules,
+            error_pages,
             private: private
                 .iter()
                 .filter_map(|file| fs::metadata(file).ok())

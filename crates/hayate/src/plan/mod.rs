@@ -7,6 +7,7 @@ mod addresses;
 mod app;
 mod as_root;
 mod compression;
+mod error_pages;
 mod exposed;
 mod front_controller;
 mod limits;
@@ -23,6 +24,7 @@ mod vain;
 mod visits;
 
 use std::{
+    collections::BTreeMap,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -137,6 +139,9 @@ pub struct App {
     /// What becomes of requests before files and scripts are looked for.
     #[serde(default)]
     pub rules: Vec<RuleSpec>,
+    /// Pages below the document root for errors that Hayate answers with, by status, or `4xx` and `5xx`.
+    #[serde(default)]
+    pub error_pages: BTreeMap<String, String>,
     /// Files that are never sent, by whatever name: the configuration, php.ini. Device and inode, from who can read them.
     pub private: Vec<(u64, u64)>,
     /// Where they are, as they were named and as links lead to them.

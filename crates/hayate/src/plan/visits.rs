@@ -100,6 +100,7 @@ impl App {
             metrics,
             found: Default::default(),
             rules,
+            error_pages: self.error_pages(),
         }
     }
 
