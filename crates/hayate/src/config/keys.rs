@@ -52,6 +52,8 @@ pub struct File {
     /// How long requests may finish after SIGTERM, SIGINT, SIGQUIT or `hayate stop` (`0`: they are cut off at once). After a reload or an upgrade requests have longer in the old processes: an hour, or as long as `request_timeout` and the `timeout` of rules allow. Default: `30s`. Flag: `--drain-timeout`.
     #[schemars(with = "Option<String>")]
     pub drain_timeout: Option<Time>,
+    /// Files with further applications, `[[app]]` and nothing else: one, or a pattern such as `"sites/*.toml"`, whose files are read in the order of their names (those that begin with a dot are not), or an array of these. Relative to this file, as paths within such a file are to that one. `hayate reload` reads all of them again. Default: none.
+    pub include: Option<OneOrMany>,
     /// TLS: certificates, by name. See docs/tls.md. Flag `--tls HOST`: TLS for this host, with a certificate by ACME, or a self-signed one in development.
     pub tls: Tls,
     /// Compression of answers. See docs/compression.md.

@@ -1,6 +1,13 @@
 //! The text of a configuration file: parsed, checked against the keys that exist, and kept, so that later errors can name a line.
 
-use std::{fs, io, io::Read, ops::Range, path::Path, path::PathBuf, sync::LazyLock};
+use std::{
+    collections::HashSet,
+    fs, io,
+    io::Read,
+    ops::Range,
+    path::{Path, PathBuf},
+    sync::LazyLock,
+};
 
 use serde_json::Value;
 use toml::{
@@ -8,7 +15,7 @@ use toml::{
     de::{DeTable, DeValue},
 };
 
-use super::{ConfigError, File, MOST_ERRORS, Place, words};
+use super::{ConfigError, File, MOST_ERRORS, OneOrMany, Place, words};
 
 /// The JSON schema of hayate.toml, with the doc comments of the keys.
 pub fn schema() -> &'static Value {
@@ -55,14 +62,56 @@ pub enum Step<'a> {
     At(usize),
 }
 
-/// A file, or nothing when there are only flags.
+/// A file with what it includes, or nothing when there are only flags.
 #[derive(Debug, Default)]
 pub struct Source {
-    file: Option<(PathBuf, String)>,
+    /// First the file itself.
+    parts: Vec<Part>,
 }
 
-/// Bytes of a configuration. One with ten thousand applications has a twentieth.
+#[derive(Debug)]
+struct Part {
+    path: PathBuf,
+    /// Without symbolic links, if that can be said.
+    real: PathBuf,
+    text: String,
+    /// The number of the first of its applications among all.
+    first: usize,
+}
+
+impl Part {
+    fn directory(&self) -> Option<&Path> {
+        let directory = self.path.parent()?;
+        Some(if directory.as_os_str().is_empty() { Path::new(".") } else { directory })
+    }
+}
+
+/// Bytes of a configuration, with what it includes. One with ten thousand applications has a twentieth.
 const LONGEST: u64 = 64 << 20;
+/// Files that are included.
+const MOST_FILES: usize = 1_000;
+
+/// What may stand in a file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Holds {
+    All,
+    Applications,
+}
+
+fn read(path: &Path, most: u64) -> Result<String, ConfigError> {
+    read_at_most(path, most).map_err(|error| {
+        let remedy = match error.kind() {
+            io::ErrorKind::PermissionDenied => {
+                "; it may hold passwords, and who may read it is for its owner to say: run this as root (sudo)"
+            }
+            _ => "",
+        };
+        ConfigError::new(
+            Place::File(path.to_owned()),
+            format!("cannot read the configuration: {error}{remedy}"),
+        )
+    })
+}
 
 fn read_at_most(path: &Path, most: u64) -> io::Result<String> {
     let mut text = String::new();
@@ -74,25 +123,59 @@ fn read_at_most(path: &Path, most: u64) -> io::Result<String> {
 }
 
 impl Source {
-    /// Reads and checks a file.
+    /// Reads and checks a file, and those that it includes.
     pub fn read(path: &Path) -> Result<(Source, File), ConfigError> {
-        let text = read_at_most(path, LONGEST).map_err(|error| {
-            let remedy = match error.kind() {
-                io::ErrorKind::PermissionDenied => {
-                    "; it may hold passwords, and who may read it is for its owner to say: run this as root (sudo)"
-                }
-                _ => "",
-            };
-            ConfigError::new(
-                Place::File(path.to_owned()),
-                format!("cannot read the configuration: {error}{remedy}"),
-            )
-        })?;
-        Source::parse(path, text)
+        let text = read(path, LONGEST)?;
+        let mut left = LONGEST.saturating_sub(text.len() as u64);
+        let (mut source, mut file) = Source::parse(path, text)?;
+        for path in source.included(file.include.take())? {
+            let text = read(&path, left)?;
+            left = left.saturating_sub(text.len() as u64);
+            let (included, apps) = Source::parse_as(&path, text, Holds::Applications)?;
+            source
+                .parts
+                .extend(included.parts.into_iter().map(|part| Part { first: file.app.len(), ..part }));
+            file.app.extend(apps.app);
+        }
+        Ok((source, file))
+    }
+
+    /// The files that `include` names, in their order, those of a pattern in that of their names; each once.
+    fn included(&self, include: Option<OneOrMany>) -> Result<Vec<PathBuf>, ConfigError> {
+        let wrong = |why: String| self.error(&[Step::Key("include")], format!("include: {why}"));
+        // As shells have it: what editors leave beside a file begins with a dot.
+        let options = glob::MatchOptions { require_literal_leading_dot: true, ..Default::default() };
+        let directory = self.directory().unwrap_or(Path::new("."));
+        let mut found: Vec<PathBuf> = Vec::new();
+        for text in include.into_iter().flat_map(OneOrMany::into_vec) {
+            if !text.contains(['*', '?', '[']) {
+                found.push(directory.join(text));
+                continue;
+            }
+            // The directory's own name is no pattern, whatever signs are in it.
+            let beside = glob::Pattern::escape(&directory.to_string_lossy());
+            let pattern = if text.starts_with('/') { text.clone() } else { format!("{beside}/{text}") };
+            let paths = glob::glob_with(&pattern, options).map_err(|error| {
+                wrong(format!("'{text}' is no pattern: {}; write sites/*.toml", error.msg))
+            })?;
+            for path in paths.take(MOST_FILES + 1) {
+                found.push(path.map_err(|error| wrong(format!("'{text}': {error}")))?);
+            }
+        }
+        if found.len() > MOST_FILES {
+            return Err(wrong(format!("expected {MOST_FILES} files at most, found more")));
+        }
+        let mut known: HashSet<PathBuf> = self.real_paths().cloned().collect();
+        found.retain(|path| path.canonicalize().map_or(true, |real| known.insert(real)));
+        Ok(found)
     }
 
     /// Checks a text as the content of a file.
     pub fn parse(path: &Path, text: String) -> Result<(Source, File), ConfigError> {
+        Source::parse_as(path, text, Holds::All)
+    }
+
+    fn parse_as(path: &Path, text: String, holds: Holds) -> Result<(Source, File), ConfigError> {
         let located = |span: Option<Range<usize>>, message: String| {
             let place = match span {
                 Some(span) => Place::Line(path.to_owned(), line_at(&text, span.start)),
@@ -111,6 +194,14 @@ impl Source {
         })?;
         let mut wrong = Vec::new();
         check_keys(table.get_ref(), schema(), "at the top of the file", &mut wrong);
+        if holds == Holds::Applications {
+            let others = table.get_ref().iter().filter(|(key, _)| key.get_ref() != "app");
+            let known = others.filter(|(key, _)| place_of(key.get_ref()).is_some());
+            wrong.extend(known.map(|(key, _)| {
+                let why = "stands in the file that includes this one; [[app]] alone stands here";
+                (key.span(), format!("'{}' {why}", key.get_ref()))
+            }));
+        }
         wrong.sort_by_key(|(span, _)| span.start);
         if let Some(error) = ConfigError::all(wrong.into_iter().map(|(span, message)| {
             let message = words::of_tables_alone(&text, &span).unwrap_or(message);
@@ -132,27 +223,65 @@ impl Source {
             located(span, key.map(|key| format!("{key}: {message}")).unwrap_or(message))
         })?;
         drop(table);
-        Ok((Source { file: Some((path.to_owned(), text)) }, file))
+        let real = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        Ok((Source { parts: vec![Part { path: path.to_owned(), real, text, first: 0 }] }, file))
     }
 
     /// The file's path.
     pub fn path(&self) -> Option<&Path> {
-        Some(&self.file.as_ref()?.0)
+        self.parts.first().map(|part| &*part.path)
+    }
+
+    /// Where it is, and where the files are that it includes.
+    pub fn real_paths(&self) -> impl Iterator<Item = &PathBuf> {
+        self.parts.iter().map(|part| &part.real)
+    }
+
+    /// Where it is, and where that file is that an application stands in.
+    pub fn real_paths_for(&self, app: usize) -> impl Iterator<Item = &PathBuf> {
+        self.parts.first().into_iter().chain(self.part_of(app)).map(|part| &part.real)
     }
 
     /// The directory that relative paths of the file start from.
     pub fn directory(&self) -> Option<&Path> {
-        let directory = self.file.as_ref()?.0.parent()?;
-        Some(if directory.as_os_str().is_empty() { Path::new(".") } else { directory })
+        self.parts.first()?.directory()
+    }
+
+    /// The file that an application stands in, by the application's number among all.
+    fn part_of(&self, app: usize) -> Option<&Part> {
+        self.parts.iter().rev().find(|part| part.first <= app)
+    }
+
+    /// The path of the file that an application stands in.
+    pub fn path_of(&self, app: usize) -> Option<&Path> {
+        self.part_of(app).map(|part| &*part.path)
+    }
+
+    /// The directory that its relative paths start from.
+    pub fn directory_of(&self, app: usize) -> Option<&Path> {
+        self.part_of(app)?.directory()
+    }
+
+    /// Its number among those of the same file.
+    pub fn number_of(&self, app: usize) -> usize {
+        app - self.part_of(app).map_or(0, |part| part.first)
     }
 
     /// An error about the value at the end of `steps`, or about the nearest thing above it that the file holds.
     pub fn error(&self, steps: &[Step<'_>], message: impl Into<String>) -> ConfigError {
-        let place = match &self.file {
+        let (part, of_app) = match steps {
+            [Step::Key("app"), Step::At(app), ..] => (self.part_of(*app), Some(self.number_of(*app))),
+            _ => (self.parts.first(), None),
+        };
+        let mut steps = steps.to_vec();
+        if let (Some(Step::At(app)), Some(number)) = (steps.get_mut(1), of_app) {
+            *app = number;
+        }
+        let place = match part {
             None => Place::CommandLine,
-            Some((path, text)) => {
+            Some(Part { path, text, .. }) => {
                 // It was parsed before.
-                match DeTable::parse(text).ok().and_then(|table| span_of(table.get_ref(), steps)) {
+                match DeTable::parse(text).ok().and_then(|table| span_of(table.get_ref(), &steps)) {
                     Some(span) => Place::Line(path.clone(), line_at(text, span.start)),
                     None => Place::File(path.clone()),
                 }
@@ -247,7 +376,7 @@ const OF_PHP_INI: [&str; 14] = [
 ];
 
 /// What others call it, and what does that here.
-const OF_OTHERS: [(&[&str], &str); 31] = [
+const OF_OTHERS: [(&[&str], &str); 30] = [
     (
         &[
             "pm",
@@ -299,7 +428,6 @@ const OF_OTHERS: [(&[&str], &str); 31] = [
         &["proxy_pass", "fastcgi_pass", "uwsgi_pass", "upstream"],
         "there is no such thing: Hayate runs PHP itself and is no proxy",
     ),
-    (&["include"], "there is no such thing: the configuration is one file"),
     (
         &["real_ip_header", "set_real_ip_from", "real_ip_recursive"],
         "trusted_proxies and trusted_headers do that",

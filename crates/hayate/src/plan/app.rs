@@ -1,7 +1,7 @@
 //! One application of the plan: its paths found, its defaults filled in.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     env,
     fmt::Display,
     fs,
@@ -49,7 +49,7 @@ impl AppResolver<'_> {
     }
 
     pub(super) fn beside_file(&self, path: &Path) -> PathBuf {
-        self.source.directory().unwrap_or(Path::new(".")).join(path)
+        self.source.directory_of(self.i).unwrap_or(Path::new(".")).join(path)
     }
 
     pub(super) fn directory(&self, key: &str, path: &Path) -> Result<PathBuf, ConfigError> {
@@ -91,7 +91,7 @@ impl AppResolver<'_> {
         directory: &Path,
         private: &[PathBuf],
     ) -> Result<(), ConfigError> {
-        match published::refusal(directory, private) {
+        match published::refusal(directory, private.iter().chain(self.source.real_paths())) {
             None => Ok(()),
             Some(why) if self.source.path().is_none() || self.args.root.is_some() => Err(flag(why)),
             Some(why) => Err(self.error(key, format!("{key}: {why}")).of_disk()),
@@ -173,7 +173,8 @@ impl AppResolver<'_> {
     fn name(&self, app: &config::App, root: (&Path, &Path)) -> Result<String, ConfigError> {
         let name = app.name.clone().unwrap_or_else(|| {
             let last = last_name(root.0, root.1);
-            if self.i == 0 { last } else { format!("{last}-{}", self.i + 1) }
+            let number = self.source.number_of(self.i);
+            if number == 0 { last } else { format!("{last}-{}", number + 1) }
         });
         match name.is_empty() || name.contains(|c: char| c.is_control() || c == '"') {
             true => Err(self.error("name", "name: write a word, it stands in logs and metrics")),
@@ -281,7 +282,8 @@ impl AppResolver<'_> {
         let ini_env = self.ini_env(scan_dir, |name| env::var(name).ok())?;
         self.are_settings("ini", &app.ini)?;
         self.are_settings("admin_ini", &app.admin_ini)?;
-        let configuration = self.source.path().and_then(|path| path.canonicalize().ok());
+        // Directories that hold another's are not published: these are for links that lead there.
+        let configuration: BTreeSet<PathBuf> = self.source.real_paths_for(self.i).cloned().collect();
         let mut private: Vec<PathBuf> = configuration.into_iter().chain(php_ini.clone()).collect();
         let key = if app.document_root.is_some() { "document_root" } else { "root" };
         self.may_be_published(key, &document_root, &private)?;

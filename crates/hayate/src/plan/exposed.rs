@@ -5,6 +5,7 @@
 //! PHP that runs as who started the server nothing is said: what the server can read that can read as well.
 
 use std::{
+    collections::HashSet,
     fs,
     os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
@@ -57,7 +58,7 @@ enum Place {
 impl Secrets {
     /// Those of a configuration.
     pub(super) fn of(source: &Source, file: &File) -> Secrets {
-        let beside = |path: &Path| source.directory().unwrap_or(Path::new(".")).join(path);
+        let beside = |directory: Option<&Path>, path: &Path| directory.unwrap_or(Path::new(".")).join(path);
         let mut all = Vec::new();
         for (i, app) in file.app.iter().enumerate() {
             let env = app.env.iter().map(|(name, value)| ("env", name, value.to_string()));
@@ -67,7 +68,7 @@ impl Secrets {
                     setting.clone().into_values().into_iter().map(move |value| (table, name, value))
                 })
             });
-            if let Some(path) = source.path()
+            if let Some(path) = source.path_of(i)
                 && let Some((table, name, _)) = env.chain(ini).find(|(_, name, value)| is_secret(name, value))
             {
                 let place = Place::Setting { app: i, table, name: name.clone() };
@@ -76,13 +77,23 @@ impl Secrets {
             for (rule, auth) in
                 app.rule.iter().enumerate().filter_map(|(j, rule)| Some((j, rule.basic_auth.as_ref()?)))
             {
-                all.push(Secret { path: beside(&auth.users), place: Place::Users { app: i, rule } });
+                all.push(Secret {
+                    path: beside(source.directory_of(i), &auth.users),
+                    place: Place::Users { app: i, rule },
+                });
             }
         }
         let keys = file.tls.certificates.iter().enumerate();
-        all.extend(keys.map(|(i, pair)| Secret { path: beside(&pair.key), place: Place::Key(i) }));
+        all.extend(
+            keys.map(|(i, pair)| Secret {
+                path: beside(source.directory(), &pair.key),
+                place: Place::Key(i),
+            }),
+        );
         let external = file.tls.acme_eab_key.iter();
-        all.extend(external.map(|path| Secret { path: beside(path), place: Place::ExternalKey }));
+        all.extend(
+            external.map(|path| Secret { path: beside(source.directory(), path), place: Place::ExternalKey }),
+        );
         Secrets(all)
     }
 
@@ -93,17 +104,20 @@ impl Secrets {
             return Vec::new();
         }
         let mut warnings = Vec::new();
-        let (mut left, mut configuration, mut more) = (LOOKED_AT, false, 0u64);
+        let (mut left, mut more) = (LOOKED_AT, 0u64);
+        let mut told: HashSet<&Path> = HashSet::new();
         for Secret { path, place } in &self.0 {
             // Who has it in his environment need not read it here.
             let own = match place {
                 // One of them is enough to close the file for.
-                Place::Setting { .. } if configuration => continue,
+                Place::Setting { .. } if told.contains(&**path) => continue,
                 Place::Setting { app, .. } => Some(*app),
                 _ => None,
             };
             let Some(who) = askers.readers(path, own, &mut left) else { continue };
-            configuration |= own.is_some();
+            if own.is_some() {
+                told.insert(path);
+            }
             if warnings.len() == LISTED {
                 more += 1;
                 continue;

@@ -31,10 +31,10 @@ const SECRET_WITHIN: [&str; 3] = ["/etc", "/proc", "/sys"];
 
 /// Why a directory may not be published, and what to do. `directory` is absolute, without symbolic links; `ours` are files that hold
 /// passwords and belong to Hayate.
-pub(super) fn refusal(directory: &Path, ours: &[PathBuf]) -> Option<String> {
+pub(super) fn refusal<'a>(directory: &Path, mut ours: impl Iterator<Item = &'a PathBuf>) -> Option<String> {
     let shown = directory.display();
     let remedy = "name the directory that is meant for visitors (document_root, or ROOT on the command line)";
-    if let Some(file) = ours.iter().find(|file| file.starts_with(directory)) {
+    if let Some(file) = ours.find(|file| file.starts_with(directory)) {
         return Some(format!(
             "{shown} holds {}, and all that it holds is for everybody; move that file elsewhere, such as /etc/hayate, or {remedy}",
             file.display()
@@ -77,7 +77,7 @@ mod tests {
         for path in
             ["/", "/etc", "/etc/hayate", "/home", "/root", "/var", "/usr", "/proc/1", "/var/log", "/tmp"]
         {
-            let said = refusal(Path::new(path), &[]).unwrap_or_else(|| panic!("{path}"));
+            let said = refusal(Path::new(path), [].iter()).unwrap_or_else(|| panic!("{path}"));
             assert!(said.starts_with(&format!("{path} ")) && said.contains("document_root"), "{said}");
         }
         for path in [
@@ -89,21 +89,21 @@ mod tests {
             "/tmp/x",
             "/var/lib/x/public",
         ] {
-            assert_eq!(refusal(Path::new(path), &[]), None, "{path}");
+            assert_eq!(refusal(Path::new(path), [].iter()), None, "{path}");
         }
     }
 
     #[test]
     fn a_directory_with_a_configuration_of_ours_is_refused() {
         let ours = [PathBuf::from("/srv/app/hayate.toml")];
-        let said = refusal(Path::new("/srv/app"), &ours).unwrap();
+        let said = refusal(Path::new("/srv/app"), ours.iter()).unwrap();
         assert!(
             said.starts_with("/srv/app holds /srv/app/hayate.toml") && said.contains("move that file"),
             "{said}"
         );
-        assert!(refusal(Path::new("/srv"), &ours).is_some());
-        assert_eq!(refusal(Path::new("/srv/app/public"), &ours), None);
-        assert_eq!(refusal(Path::new("/srv/ap"), &ours), None);
+        assert!(refusal(Path::new("/srv"), ours.iter()).is_some());
+        assert_eq!(refusal(Path::new("/srv/app/public"), ours.iter()), None);
+        assert_eq!(refusal(Path::new("/srv/ap"), ours.iter()), None);
     }
 
     #[test]
