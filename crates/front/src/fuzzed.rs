@@ -94,6 +94,7 @@ impl World {
                 found: Lately::default(),
                 rules: None,
                 error_pages: ErrorPages::default(),
+                access_log: None,
             })
         };
         let head = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n";

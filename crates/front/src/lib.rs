@@ -94,6 +94,7 @@ use hayate_panics::{PAUSE, Panicked, caught};
 use parking_lot::{Mutex, MutexGuard};
 use tokio::{
     sync::{Notify, watch},
+    task::JoinSet,
     time::MissedTickBehavior,
 };
 
@@ -235,9 +236,8 @@ impl Front {
         self.answers.set_limit(new.settings.limits.answer_memory);
         let old = self.snapshot.swap(Arc::clone(&new));
         self.version.fetch_add(1, Release);
-        if !old.settings.access_log.is_same(&new.settings.access_log) {
-            self.former_logs().push(old.settings.access_log.clone());
-        }
+        let gone = old.access_logs().filter(|old| !new.access_logs().any(|new| new.is_same(old)));
+        self.former_logs().extend(gone.cloned());
         drop(old);
         // Threads that have nothing to do let go of the old one.
         self.stage.send_modify(|_| {});
@@ -344,14 +344,24 @@ impl Front {
         }
     }
 
-    /// The access log in force.
-    pub fn access_log(&self) -> AccessLog {
-        self.snapshot.load().settings.access_log.clone()
+    /// The access logs in force.
+    fn access_logs(&self) -> Vec<AccessLog> {
+        self.snapshot.load().access_logs().cloned().collect()
     }
 
-    /// Reopens the access log's file, after it was rotated or a reload asks for it; what was written before goes to the old one.
-    pub async fn reopen_logs(&self) -> std::io::Result<()> {
-        self.access_log().reopen().await
+    /// Reopens the access logs' files, after they were rotated or a reload asks for it; what was written before goes to the old ones. Returns
+    /// why some go on as they were.
+    pub async fn reopen_logs(&self) -> Vec<std::io::Error> {
+        let mut failed = Vec::new();
+        // Each for itself: one may be stalled.
+        let mut all: JoinSet<_> = JoinSet::new();
+        for log in self.access_logs() {
+            all.spawn(async move { log.reopen().await });
+        }
+        while let Some(reopened) = all.join_next().await {
+            failed.extend(reopened.unwrap_or_else(|error| Err(std::io::Error::other(error))).err());
+        }
+        failed
     }
 
     fn former_logs(&self) -> MutexGuard<'_, Vec<AccessLog>> {
@@ -360,7 +370,7 @@ impl Front {
 
     /// Hands what was gathered to the access log's thread, and says how many lines were lost.
     fn flush_logs(&self) {
-        let mut lost = self.snapshot.load().settings.access_log.flush();
+        let mut lost: u64 = self.snapshot.load().access_logs().map(AccessLog::flush).sum();
         self.former_logs().retain(|log| {
             lost += log.flush();
             log.is_shared()
@@ -377,12 +387,17 @@ impl Front {
     /// Waits until the access log is written, for a few seconds at most.
     async fn finish_logs(&self) {
         let mut logs = std::mem::take(&mut *self.former_logs());
-        logs.push(self.access_log());
-        for log in &logs {
-            if !log.finish(LOG_PATIENCE).await {
+        logs.extend(self.access_logs());
+        let mut all: JoinSet<_> = JoinSet::new();
+        for log in logs {
+            all.spawn(async move { (log.finish(LOG_PATIENCE).await, log.flush()) });
+        }
+        while let Some(finished) = all.join_next().await {
+            let Ok((whole, lost)) = finished else { continue };
+            if !whole {
                 tracing::error!("the access log's last lines are lost: what it is written to takes nothing");
             }
-            self.metrics.lost_lines(log.flush());
+            self.metrics.lost_lines(lost);
         }
     }
 }

@@ -100,8 +100,8 @@ impl Connection {
             max_body: settings.limits.body_size,
             timeout: None,
         };
-        let log = settings.access_log.is_on();
-        let log = log.then(|| (settings.access_log.clone(), Box::new(line(&client, site.map(Arc::as_ref)))));
+        let log = site.and_then(|site| site.access_log.as_ref()).unwrap_or(&settings.access_log);
+        let log = log.is_on().then(|| (log.clone(), Box::new(line(&client, site.map(Arc::as_ref)))));
         let metrics = site.map(|site| Arc::clone(&site.metrics));
         let mut account = Account::new(started, exchange.clock(), metrics, log);
         let early = match malformed {

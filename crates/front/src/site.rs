@@ -11,6 +11,7 @@ use hayate_ring::Ring;
 use parking_lot::Mutex;
 
 use crate::{
+    access_log::AccessLog,
     compress::Compression,
     disk::Place,
     error_pages::ErrorPages,
@@ -28,6 +29,8 @@ use crate::{
 pub struct Routes {
     /// In no particular order.
     pub sites: Vec<Arc<Site>>,
+    /// Those of [`Site::access_log`], each once; [`crate::Settings::access_log`] may be among them.
+    pub access_logs: Vec<AccessLog>,
 }
 
 /// One application as the front sees it.
@@ -63,6 +66,8 @@ pub struct Site {
     pub rules: Option<Rules>,
     /// In place of Hayate's own pages.
     pub error_pages: ErrorPages,
+    /// Where the lines of its requests go; `None`: to [`crate::Settings::access_log`].
+    pub access_log: Option<AccessLog>,
 }
 
 impl Site {
@@ -351,6 +356,7 @@ mod tests {
             found: Lately::default(),
             rules: None,
             error_pages: ErrorPages::default(),
+            access_log: None,
         })
     }
 
@@ -459,7 +465,7 @@ mod tests {
         assert_eq!(pick("EXAMPLE.org", "/"), "org");
         assert_eq!(pick("www.example.org", "/"), "below");
         assert_eq!(pick("b.a.example.org", "/"), "deep");
-        let named = Routes { sites: vec![site("org", &["example.org"], "/")] };
+        let named = Routes { sites: vec![site("org", &["example.org"], "/")], ..Routes::default() };
         assert!(named.pick("other.test", b"/").is_none());
         for bad in [
             "a b",

@@ -1,11 +1,20 @@
 //! What is configured, as one: requests see all of a reload or nothing of it.
 
-use crate::{Limits, Routes, Settings};
+use crate::{AccessLog, Limits, Routes, Settings};
 
 /// Settings and routes that belong together.
 pub(crate) struct Snapshot {
     pub(crate) settings: Settings,
     pub(crate) routes: Routes,
+}
+
+impl Snapshot {
+    /// The access logs, each once.
+    pub(crate) fn access_logs(&self) -> impl Iterator<Item = &AccessLog> {
+        let server = &self.settings.access_log;
+        let others = self.routes.access_logs.iter().filter(|log| !log.is_same(server));
+        std::iter::once(server).chain(others)
+    }
 }
 
 impl Limits {

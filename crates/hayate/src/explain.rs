@@ -21,7 +21,7 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use hayate_front::{AccessLog, ListenAddr, Listener, Thread, TrustedHeaders, runtime};
+use hayate_front::{ListenAddr, Listener, Thread, TrustedHeaders, runtime};
 use hayate_http::Secret;
 use hayate_pool::{Directly, Generation, Mode, Rewind, RewindTotals, Spec};
 use hayate_ring::Hub;
@@ -36,6 +36,7 @@ use tokio::{
 };
 
 use crate::{
+    access_logs::AccessLogs,
     args::ExplainArgs,
     config::LogLevel,
     fallback, logging,
@@ -449,8 +450,8 @@ async fn samples(
     let trusted_headers = TrustedHeaders::default();
     let alone = Plan { apps: vec![app.clone()], trust_unix: true, trusted_headers, ..plan.clone() };
     let (orders, _) = mpsc::unbounded_channel();
-    let server = Server::new(&alone, AccessLog::off(), orders, std::process::id(), NO_QUIC, false)?;
-    server.install(&alone, AccessLog::off(), vec![Arc::clone(generation)], Vec::new());
+    let server = Server::new(&alone, AccessLogs::off(), orders, std::process::id(), NO_QUIC, false)?;
+    server.install(&alone, AccessLogs::off(), vec![Arc::clone(generation)], Vec::new());
     let socket = dir.join("http");
     let listener = Listener::bind(&ListenAddr::Unix(socket.clone()))?;
     let (stop, stopped) = watch::channel(false);

@@ -291,6 +291,7 @@ pub(crate) mod tests {
             htaccess_seen: Vec::new(),
             compression: None,
             hidden_files: Vec::new(),
+            access_log: None,
             rules: Vec::new(),
             error_pages: Default::default(),
             private: Vec::new(),

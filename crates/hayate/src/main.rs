@@ -20,6 +20,7 @@ macro_rules! say {
     ($($words:tt)*) => { $crate::say(format_args!("{}\n", format_args!($($words)*))) };
 }
 
+mod access_logs;
 mod args;
 mod check;
 #[allow(clippy::indexing_slicing, reason = "a JSON value without a key is null")]

@@ -51,12 +51,16 @@ pub fn obstacles(plan: &Plan, args: &ServeArgs) -> Vec<Obstacle> {
             (None, _) => source.error(steps, why).to_string(),
         }));
     };
-    if let AccessLogTo::File(path) = &plan.access_log.0
-        && let Some(why) = as_user(plan.front.as_ref(), || cannot_append(path)).flatten()
-    {
-        let flag = args.access_log.is_some().then_some("--access-log");
-        let user = who(plan.front.as_ref());
-        fatal(&[Step::Key("access_log")], flag, format!("the front, which runs as {user}, {why}"));
+    for (to, app) in plan.access_logs() {
+        if let AccessLogTo::File(path) = to
+            && let Some(why) = as_user(plan.front.as_ref(), || cannot_append(path)).flatten()
+        {
+            let flag = (app.is_none() && args.access_log.is_some()).then_some("--access-log");
+            let user = who(plan.front.as_ref());
+            let steps = app.map(|i| [Step::Key("app"), Step::At(i), Step::Key("access_log")]);
+            let steps = steps.as_ref().map_or(&[Step::Key("access_log")][..], |steps| steps);
+            fatal(steps, flag, format!("the front, which runs as {user}, {why}"));
+        }
     }
     // What lies in /run is made by systemd when the unit starts, and may not be there yet.
     if let Some(path) =
@@ -101,9 +105,9 @@ pub fn obstacles(plan: &Plan, args: &ServeArgs) -> Vec<Obstacle> {
             found.push(Obstacle::Warning(format!("listen: {} {why}; {unless}", who(None))));
         }
     }
-    if let AccessLogTo::File(path) = &plan.access_log.0
-        && let Some(what) = is_no_file(path)
-    {
+    for to in plan.access_logs().map(|(to, _)| to) {
+        let AccessLogTo::File(path) = to else { continue };
+        let Some(what) = is_no_file(path) else { continue };
         found.push(match what {
             "it is a pipe" => Obstacle::Warning(format!(
                 "access_log: {} is a pipe: the server starts only while somebody reads it",

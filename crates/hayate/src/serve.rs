@@ -20,7 +20,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, anyhow};
-use hayate_front::{AccessLog, Front, Threads};
+use hayate_front::{Front, Threads};
 use hayate_panics::caught;
 use hayate_pool::{Generation, cgroup::not_started};
 use hayate_ring::Hub;
@@ -43,11 +43,12 @@ use self::{
     reload::{Reload, finished, overdue, reopen_log, replace, start, still_booting, switch},
 };
 use crate::{
+    access_logs::AccessLogs,
     fallback, logging,
     master::{self, Beginning, Client as Master, wire::Notice},
     plan::Plan,
     secrets,
-    server::{Order, Server, open_log, open_log_in_time},
+    server::{Order, Server},
 };
 
 /// How long applications that have booted wait for others at the start, before they are served without them.
@@ -144,19 +145,19 @@ async fn serve_for(
     let plan = first.plan.clone();
     let bound = first.sockets(&[]);
 
-    let access_log = if beginning.again && !beginning.successor {
-        open_log_in_time(&plan)?
+    let access_logs = if beginning.again && !beginning.successor {
+        AccessLogs::open_in_time(&plan)?
     } else {
-        let none = AccessLog::off();
+        let none = AccessLogs::off();
         tokio::select! {
-            opened = open_log(&plan, &none) => opened?,
+            opened = AccessLogs::open(&plan, &none) => opened?,
             () = signals.recv() => return Ok(()),
         }
     };
     let (orders, mut receiver) = mpsc::unbounded_channel();
     let server = Server::new(
         &plan,
-        access_log.clone(),
+        access_logs.clone(),
         orders,
         beginning.master,
         beginning.secret.clone(),
@@ -183,7 +184,7 @@ async fn serve_for(
     };
     taken.map_err(anyhow::Error::msg)?;
     let apps = start(&first, hub)?;
-    server.install(&plan, access_log, apps.clone(), Vec::new());
+    server.install(&plan, access_logs, apps.clone(), Vec::new());
     let mut falling = Falling::default();
     for (app, generation) in plan.with_php().zip(&apps) {
         let boot = fallback::booted(app.clone(), Arc::clone(generation), Arc::clone(hub));

@@ -11,7 +11,7 @@ use std::{
 };
 
 use hayate_certificates::Pair;
-use hayate_front::{AccessLog, Backend, Beside, Disk, Format, Front, Routes, Settings};
+use hayate_front::{AccessLog, Backend, Beside, Disk, Front, Routes, Settings};
 use hayate_http::Secret;
 use hayate_pool::{Generation, RewindTotals, Status, Unfit, Way};
 use parking_lot::{Mutex, MutexGuard};
@@ -19,7 +19,7 @@ use serde::Serialize;
 use tokio::sync::{Semaphore, mpsc, oneshot};
 
 use crate::{
-    config::{AccessLogFormat, AccessLogTo},
+    access_logs::AccessLogs,
     fallback::{self, Fallback, Replacement},
     machine,
     metrics::Metrics,
@@ -60,7 +60,7 @@ pub struct Server {
 /// What a reload replaces.
 struct Running {
     plan: Plan,
-    access_log: AccessLog,
+    access_logs: AccessLogs,
     /// Of the plan's applications that run PHP, in order.
     apps: Vec<Arc<Generation>>,
     /// Replaced, but still finishing requests, and until when.
@@ -253,39 +253,7 @@ pub struct AppStatus {
     pub rewinds: Option<RewindTotals>,
 }
 
-fn log_format(plan: &Plan) -> Format {
-    match plan.access_log.1 {
-        AccessLogFormat::Combined => Format::Combined,
-        AccessLogFormat::Json => Format::Json,
-    }
-}
-
-/// Opens the access log, or goes on with `current` where that is the same, if it could be opened anew.
-pub async fn open_log(plan: &Plan, current: &AccessLog) -> io::Result<AccessLog> {
-    let format = log_format(plan);
-    match &plan.access_log.0 {
-        AccessLogTo::Off => Ok(AccessLog::off()),
-        AccessLogTo::Stdout if current.goes_to(None, format) => Ok(current.clone()),
-        AccessLogTo::Stdout => AccessLog::stdout(format),
-        AccessLogTo::File(path) if current.goes_to(Some(path), format) => {
-            // By a thread of its own: that of the log may wait for who reads it, and is told to open it once the reload is through.
-            AccessLog::file(path, format).await?;
-            Ok(current.clone())
-        }
-        AccessLogTo::File(path) => AccessLog::file(path, format).await,
-    }
-}
-
-/// The access log of a front that takes the place of one that served and is gone: it serves, whether or not the log can be opened.
-pub fn open_log_in_time(plan: &Plan) -> io::Result<AccessLog> {
-    match &plan.access_log.0 {
-        AccessLogTo::Off => Ok(AccessLog::off()),
-        AccessLogTo::Stdout => AccessLog::stdout(log_format(plan)),
-        AccessLogTo::File(path) => AccessLog::file_in_time(path, log_format(plan)),
-    }
-}
-
-fn settings(plan: &Plan, access_log: AccessLog, tls: Option<hayate_front::Tls>) -> Settings {
+fn settings(plan: &Plan, access_log: &AccessLog, tls: Option<hayate_front::Tls>) -> Settings {
     let ports = plan.ports_by_address().into_iter().map(|(addr, port)| {
         let Port { tls, proxy_protocol } = port;
         let quic = matches!(addr, hayate_front::ListenAddr::Quic(_));
@@ -293,7 +261,7 @@ fn settings(plan: &Plan, access_log: AccessLog, tls: Option<hayate_front::Tls>) 
     });
     Settings {
         limits: plan.limits.clone(),
-        access_log,
+        access_log: access_log.clone(),
         trusted_proxies: plan.trusted_proxies.clone(),
         trust_unix: plan.trust_unix,
         trusted_headers: plan.trusted_headers,
@@ -309,7 +277,7 @@ impl Server {
     /// Serves nothing yet. `master` is the master's process; `others`: another front may still finish requests.
     pub fn new(
         plan: &Plan,
-        access_log: AccessLog,
+        access_logs: AccessLogs,
         orders: mpsc::UnboundedSender<Order>,
         master: u32,
         secret: Secret,
@@ -317,12 +285,12 @@ impl Server {
     ) -> io::Result<Arc<Server>> {
         let metrics = Metrics::new();
         let disk = Disk::start(machine::threads_for_files())?;
-        let settings = settings(plan, access_log.clone(), None);
+        let settings = settings(plan, access_logs.server(), None);
         let front = Front::new(settings, Routes::default(), Arc::clone(&metrics.front), disk);
         let running = Running {
             // Nobody listens before the first `install`.
             plan: Plan { listen: Vec::new(), ..plan.clone() },
-            access_log,
+            access_logs,
             apps: Vec::new(),
             draining: Vec::new(),
             former: BTreeMap::new(),
@@ -372,7 +340,7 @@ impl Server {
     pub fn install(
         &self,
         plan: &Plan,
-        access_log: AccessLog,
+        access_logs: AccessLogs,
         apps: Vec<Arc<Generation>>,
         slower: Vec<Replacement>,
     ) -> Vec<Retired> {
@@ -380,7 +348,7 @@ impl Server {
         let (plan, apps, old) = {
             let mut running = self.running();
             let planned = std::mem::replace(&mut running.plan, plan.clone());
-            running.access_log = access_log.clone();
+            running.access_logs = access_logs.clone();
             let later = |name: &String| {
                 plan.apps.iter().any(|app| app.spec.name == *name && app.spec.way == Way::ClassesLater)
             };
@@ -396,14 +364,14 @@ impl Server {
             (running.plan.clone(), running.apps.clone(), old)
         };
         let tls = self.tls.lock().clone();
-        self.front.swap(settings(&plan, access_log, tls), self.routes(&plan, &apps));
+        self.front.swap(settings(&plan, access_logs.server(), tls), self.routes(&plan, &access_logs, &apps));
         // What is still on its way to an old one, for example in line, is for the new one. Only now: it asks the front for its script then.
         successors.iter().for_each(|(old, new)| old.succeeded_by(new));
         apps.iter().for_each(|generation| fallback::watch(generation, &self.orders));
         old
     }
 
-    fn routes(&self, plan: &Plan, apps: &[Arc<Generation>]) -> Routes {
+    fn routes(&self, plan: &Plan, logs: &AccessLogs, apps: &[Arc<Generation>]) -> Routes {
         let generations: Vec<(&App, &Arc<Generation>)> = plan.with_php().zip(apps).collect();
         let ring = |(app, generation): &(&App, &Arc<Generation>)| {
             let [ask, ask_workers] = [Arc::clone(generation), Arc::clone(generation)];
@@ -427,6 +395,7 @@ impl Server {
             let place = self.front.disk().place(&app.spec.document_root);
             let metrics = self.metrics.front.site(&app.spec.name);
             let mut site = app.site(backend, place, metrics, self.front.keeper());
+            site.access_log = logs.of(app);
             site.beside = app.scripts.as_ref().and_then(|scripts| {
                 let scripts = scripts.paths.iter().map(|path| path.clone().into_bytes()).collect();
                 let backend = of(&|other| other.beside.as_ref() == Some(&app.spec.name))?;
@@ -434,7 +403,12 @@ impl Server {
             });
             Some(Arc::new(site))
         });
-        Routes { sites: sites.collect() }
+        Routes { sites: sites.collect(), access_logs: logs.all() }
+    }
+
+    /// The access logs in force.
+    pub fn access_logs(&self) -> AccessLogs {
+        self.running().access_logs.clone()
     }
 
     /// The plan as it is served, and the generation of each of its applications that run PHP.
@@ -454,16 +428,16 @@ impl Server {
     /// and hand to [`Server::retired`]: the old one, or the new one when the old was replaced meanwhile.
     pub fn replace(&self, replacement: Replacement) -> Retired {
         let new = Arc::clone(&replacement.new);
-        let (plan, access_log, apps, replaced) = {
+        let (plan, access_logs, apps, replaced) = {
             let mut running = self.running();
             let replaced = running.substitute(replacement);
-            (running.plan.clone(), running.access_log.clone(), running.apps.clone(), replaced)
+            (running.plan.clone(), running.access_logs.clone(), running.apps.clone(), replaced)
         };
         if Arc::ptr_eq(&new, &replaced.generation) {
             return replaced;
         }
         let tls = self.tls.lock().clone();
-        self.front.swap(settings(&plan, access_log, tls), self.routes(&plan, &apps));
+        self.front.swap(settings(&plan, access_logs.server(), tls), self.routes(&plan, &access_logs, &apps));
         fallback::watch(&new, &self.orders);
         replaced
     }

@@ -108,6 +108,7 @@ impl Then {
             rules: None,
             // Those of the site hold, where it has any.
             error_pages: ErrorPages::default(),
+            access_log: None,
         })))
     }
 }

@@ -79,6 +79,7 @@ impl Server {
             found: Default::default(),
             rules: None,
             error_pages: Default::default(),
+            access_log: None,
         };
         let opens = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         let log = logs.path().join("access.log");
@@ -95,7 +96,8 @@ impl Server {
             ports: Default::default(),
             tls: None,
         };
-        let front = Front::new(settings, Routes { sites: vec![Arc::new(site)] }, metrics, disk);
+        let front =
+            Front::new(settings, Routes { sites: vec![Arc::new(site)], ..Routes::default() }, metrics, disk);
         let (started, bound) = mpsc::channel();
         let (stop, stopped) = watch::channel(false);
         let served = Arc::clone(&front);

@@ -217,6 +217,9 @@ pub struct App {
     pub document_root: Option<PathBuf>,
     /// Host names it answers to, such as `example.org` or `*.example.org`. Default: any.
     pub hosts: Option<OneOrMany>,
+    /// Access log of its own: `off`, `-` for standard output, or a file, as `access_log` of the server, and in the same format. Relative to this file. Default: the server's.
+    #[schemars(with = "Option<String>")]
+    pub access_log: Option<AccessLogTo>,
     /// Whether its answers are compressed as `[compression]` says. Default: `true`.
     pub compress: Option<bool>,
     /// Path prefix it answers to, such as `/blog`. Default: `/`.

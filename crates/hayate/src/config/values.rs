@@ -97,7 +97,7 @@ impl fmt::Display for Workers {
 }
 
 /// Where the access log goes: `off`, `-` for standard output, or a file.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum AccessLogTo {
     /// Nowhere.
     #[default]

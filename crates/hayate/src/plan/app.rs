@@ -17,10 +17,10 @@ use hayate_front::{
 };
 use hayate_pool::{BOOT_SCRIPT_VARIABLES, Connections, Mode, Rewind, Spec, Way, is_setting};
 
-use super::{ALWAYS, App, FrontController, flag, mode::Running, published, time};
+use super::{ALWAYS, App, FrontController, flag, mode::Running, places, published, time};
 use crate::{
     args::{KeyValue, ServeArgs},
-    config::{self, ConfigError, OneOrMany, RetryChoice, Scalar, Setting, Size, Source, Step},
+    config::{self, AccessLogTo, ConfigError, OneOrMany, RetryChoice, Scalar, Setting, Size, Source, Step},
     framework, machine, php,
     privileges::{self, Identity},
 };
@@ -202,6 +202,7 @@ impl AppResolver<'_> {
             htaccess_seen: Vec::new(),
             compression: None,
             hidden_files: Vec::new(),
+            access_log: None,
             rules: Vec::new(),
             error_pages: BTreeMap::new(),
             private: Vec::new(),
@@ -371,6 +372,15 @@ impl AppResolver<'_> {
         }
         let hidden_files = self.hidden_files(app.hidden_files.clone())?;
         let error_pages = self.error_pages(app.error_pages)?;
+        let access_log = app.access_log.map(|to| match to {
+            AccessLogTo::File(path) => AccessLogTo::File(self.beside_file(&path)),
+            other => other,
+        });
+        if let Some(AccessLogTo::File(path)) = &access_log
+            && let Some(why) = places::file_fault(path)
+        {
+            return Err(self.error("access_log", format!("access_log: {why}")));
+        }
         let (rules, of_rules) = self.rules(&app.rule, &private)?;
         let around = Around {
             app: &name,
@@ -396,6 +406,7 @@ impl AppResolver<'_> {
             htaccess_seen,
             compression: self.compression.filter(|_| app.compress.unwrap_or(true)).cloned(),
             hidden_files,
+            access_log,
             rules,
             error_pages,
             private: private

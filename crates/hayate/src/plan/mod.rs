@@ -24,7 +24,7 @@ mod vain;
 mod visits;
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -139,6 +139,9 @@ pub struct App {
     /// What becomes of requests before files and scripts are looked for.
     #[serde(default)]
     pub rules: Vec<RuleSpec>,
+    /// Where the lines of its requests go, if not into the server's access log.
+    #[serde(default)]
+    pub access_log: Option<AccessLogTo>,
     /// Pages below the document root for errors that Hayate answers with, by status, or `4xx` and `5xx`.
     #[serde(default)]
     pub error_pages: BTreeMap<String, String>,
@@ -227,6 +230,8 @@ pub enum Strictness {
 
 /// Addresses to listen on: their sockets go from the master to the front in one packet, which holds 253 (SCM_MAX_FD of the kernel).
 const MOST_ADDRESSES: usize = 128;
+/// Access logs of applications: each has a thread that writes it, and buffers.
+const MOST_LOGS: usize = 256;
 
 impl Plan {
     /// Reads the file that the flags name, if any, applies the flags, and checks it all.
@@ -415,6 +420,15 @@ impl Plan {
         }
         reports("certificates and users");
         routes::check(source, &apps)?;
+        let logs: BTreeSet<&AccessLogTo> = apps.iter().filter_map(|app| app.access_log.as_ref()).collect();
+        if logs.len() > MOST_LOGS {
+            let why = format!(
+                "access_log: expected {MOST_LOGS} files of applications at most, since each has a thread, found {}; let them share one \
+                 (access_log_format = \"json\" names the application in each line)",
+                logs.len()
+            );
+            return Err(source.error(&[], why));
+        }
         let tls = tls::resolve(source, file.tls, args, development, &listen, &apps)?;
         reports("the rights of files that hold secrets");
         let storage =
@@ -572,6 +586,13 @@ impl Plan {
                 tracing::warn!(app = app.spec.name, "{vain}");
             }
         }
+    }
+
+    /// Where access logs go: the server's (`None`), and those of applications, by their number.
+    pub fn access_logs(&self) -> impl Iterator<Item = (&AccessLogTo, Option<usize>)> {
+        let of_apps = self.configured().enumerate();
+        let of_apps = of_apps.filter_map(|(i, app)| Some((app.access_log.as_ref()?, Some(i))));
+        [(&self.access_log.0, None)].into_iter().chain(of_apps)
     }
 
     /// The plan without what only PHP's processes need to know: passwords, mostly.

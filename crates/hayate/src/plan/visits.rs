@@ -101,6 +101,8 @@ impl App {
             found: Default::default(),
             rules,
             error_pages: self.error_pages(),
+            // Opened by the server.
+            access_log: None,
         }
     }
 

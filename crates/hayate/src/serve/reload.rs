@@ -8,18 +8,19 @@ use std::{
 };
 
 use anyhow::{Result, anyhow};
-use hayate_front::{AccessLog, Front, ListenAddr};
+use hayate_front::{Front, ListenAddr};
 use hayate_pool::{Generation, Health, with_remedy};
 use hayate_ring::Hub;
 use tokio::{sync::oneshot, task::JoinHandle};
 
 use super::{announce::warn_of_projects, listeners::Listeners};
 use crate::{
+    access_logs::AccessLogs,
     fallback::{self, Booted, Replacement},
     master::{Client as Master, Loaded, wire::Notice},
     plan::App,
     secrets,
-    server::{Retired, Server, open_log},
+    server::{Retired, Server},
 };
 
 pub(super) type Reply = oneshot::Sender<Result<(), String>>;
@@ -81,8 +82,8 @@ impl Reload {
     ) -> Reload {
         tracing::info!("reloading");
         master.notify(Notice::Reloading);
-        let (known, log, later) = (listeners.addresses(), server.front.access_log(), server.classes_later());
-        let task = tokio::spawn(prepare(Arc::clone(master), known, log, Arc::clone(hub), later));
+        let (known, logs, later) = (listeners.addresses(), server.access_logs(), server.classes_later());
+        let task = tokio::spawn(prepare(Arc::clone(master), known, logs, Arc::clone(hub), later));
         Reload { task, replies, stays: stays.then(|| Instant::now() + STAYS), next: None }
     }
 
@@ -118,7 +119,7 @@ pub(super) async fn finished(reload: &mut Option<Reload>) -> Result<Fresh, Strin
 /// What a reload has made ready.
 pub(super) struct Fresh {
     pub(super) loaded: Loaded,
-    access_log: AccessLog,
+    access_logs: AccessLogs,
     sockets: Vec<(ListenAddr, OwnedFd)>,
     apps: Vec<Arc<Generation>>,
     /// What takes the place of some of them at once.
@@ -129,19 +130,19 @@ pub(super) struct Fresh {
 async fn prepare(
     master: Arc<Master>,
     known: Vec<ListenAddr>,
-    log: AccessLog,
+    logs: AccessLogs,
     hub: Arc<Hub>,
     classes_later: Vec<String>,
 ) -> Result<Fresh, String> {
     let mut loaded = master.load().await?;
     fallback::leave_classes(&mut loaded.plan.apps, &classes_later);
-    let access_log = open_log(&loaded.plan, &log).await.map_err(|error| error.to_string())?;
+    let access_logs = AccessLogs::open(&loaded.plan, &logs).await.map_err(|error| error.to_string())?;
     let sockets = loaded.sockets(&known);
     let apps = start(&loaded, &hub).map_err(|error| format!("{error:#}"))?;
     let booted = fallback::all_booted(loaded.plan.with_php(), &apps, &hub);
     let Booted { slower, failed } = telling_who_boots(booted, &apps, "the reload waits for").await;
     let Some(why) = failed.into_iter().next() else {
-        return Ok(Fresh { loaded, access_log, sockets, apps, slower });
+        return Ok(Fresh { loaded, access_logs, sockets, apps, slower });
     };
     let slower = slower.into_iter().map(|replacement| replacement.new);
     for app in apps.into_iter().chain(slower) {
@@ -176,14 +177,14 @@ pub(super) fn still_booting(apps: &[Arc<Generation>]) -> String {
 
 /// Sends requests to what a reload has booted, and lets what served before finish.
 pub(super) fn switch(server: &Arc<Server>, listeners: &mut Listeners, fresh: Fresh) {
-    let Fresh { loaded, access_log, sockets, apps, slower } = fresh;
+    let Fresh { loaded, access_logs, sockets, apps, slower } = fresh;
     let plan = loaded.plan.clone();
     secrets::warn_of(plan.configured());
     warn_of_projects(&plan);
     plan.warn();
     // First, so that nobody is accepted there by settings that do not know of it.
     listeners.keep(&plan.listen);
-    let old = server.install(&plan, access_log, apps, slower);
+    let old = server.install(&plan, access_logs, apps, slower);
     tokio::spawn(reopen_log(Arc::clone(&server.front)));
     sockets.into_iter().for_each(|(addr, socket)| listeners.add(addr, socket));
     loaded.adopted();
@@ -206,8 +207,8 @@ fn retire(server: &Arc<Server>, Retired { generation, limit }: Retired) {
 
 /// Without waiting for it: what the log is written to may be stalled.
 pub(super) async fn reopen_log(front: Arc<Front>) {
-    match front.reopen_logs().await {
-        Ok(()) => tracing::debug!("access log reopened"),
-        Err(error) => tracing::error!("the access log goes on as it was: {error}"),
+    for error in front.reopen_logs().await {
+        tracing::error!("the access log goes on as it was: {error}");
     }
+    tracing::debug!("access logs reopened");
 }
