@@ -456,6 +456,7 @@ mod tests {
                 site("below", &["*.example.org"], "/"),
                 site("deep", &["*.a.example.org"], "/"),
             ],
+            ..Routes::default()
         };
         let pick = |host, path: &str| routes.pick(host, path.as_bytes()).unwrap().name.as_str();
         assert_eq!(pick("x.test", "/"), "any");

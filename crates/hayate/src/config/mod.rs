@@ -4,13 +4,15 @@
 
 mod error;
 mod keys;
+mod known;
 mod source;
 mod values;
 mod words;
 
 pub use error::{ConfigError, MOST_ERRORS, Place};
 pub use keys::{App, Compression, File, Limits, Rate, Rule, Tls};
-pub use source::{Source, Step, nearest, place_of, schema};
+pub use known::{nearest, place_of, schema};
+pub use source::{Source, Step};
 pub use values::{
     AccessLogFormat, AccessLogTo, ChallengeChoice, CodingChoice, ConnectionsChoice, Listen, Listens,
     LogFormat, LogLevel, ModeChoice, OneOrMany, Refusal, RetryChoice, RewindChoice, Scalar, Setting, Size,
