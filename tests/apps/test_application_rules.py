@@ -120,6 +120,38 @@ def test_rules_of_wordpress(hayate_command, tmp_path: pathlib.Path) -> None:
         assert tries.count(429) == 3 and tries[-1] == 429, tries
 
 
+#: What a network has besides, behind those.
+(NETWORK,) = re.findall(r"^### A network of sites\n.*?^```toml\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+
+
+@pytest.mark.skipif(not WORDPRESS.exists(), reason="the package wordpress is not installed")
+def test_rules_of_a_network_of_wordpress(hayate_command, tmp_path: pathlib.Path) -> None:
+    """With sites in directories: each has the scripts and files of all, and is closed where they are."""
+    tmp_path.chmod(0o755)
+    root = tmp_path / "site"
+    shutil.copytree(WORDPRESS, root, ignore_dangling_symlinks=True)
+    uploads = root / "wp-content/uploads/sites/2"
+    uploads.mkdir(parents=True)
+    (uploads / "evil.php").write_text("<?php echo 'RAN';")
+    (uploads / "a.png").write_text("a picture")
+    with Hayate(config=f'[[app]]\nroot = "{root}"\nfront_controller = "index.php"\n{BLOCKS["WordPress"]}{NETWORK}', workers=2) as hayate:
+        site = Site(hayate)
+        for prefix in ("", "/shop", "/sub-site_2"):
+            # Not installed, it says that it lacks its configuration: but it is WordPress that says so. So it does of the pages.
+            for page in ("/wp-login.php", "/wp-admin/", "/wp-admin/edit.php", "/files/", "/my/files/report/", "/uploads/x/"):
+                assert "/etc/wordpress" in site.ask(prefix + page).body.decode(), prefix + page
+            admin = site.ask(prefix + "/wp-admin")
+            assert (admin.status, dict(admin.headers)["Location"]) == (301, prefix + "/wp-admin/")
+            for name, kind in (("/wp-includes/css/buttons.css", "text/css"), ("/wp-content/uploads/sites/2/a.png", "image/png")):
+                answer = site.ask(prefix + name)
+                headers = dict(answer.headers)
+                assert (answer.status, headers["Content-Type"], headers["Cache-Control"]) == (200, kind, "public, max-age=2592000"), prefix + name
+            closed = ("/xmlrpc.php", "/wp-config.php", "/wp-settings.php", "/wp-includes/version.php", "/wp-content/uploads/sites/2/evil.php")
+            site.are(403, *ways(*(prefix + path for path in closed)))
+        tries = {site.ask(f"{prefix}/wp-login.php", "POST").status for prefix in ("", "/shop", "/a", "//b", "/index.php") for _ in range(4)}
+        assert 429 in tries
+
+
 class Site:
     """An application with its rules, as visitors meet it."""
 

@@ -126,3 +126,37 @@ def test_what_a_stop_has_let_through_is_let_through_by_any_other_reading_too(hay
             answer = ask(server, path)
             found = answer.body.split()[0].decode() if answer.status == 200 else answer.status
             assert found == want, (path, answer.status, answer.body[:100])
+
+
+INDEXES = """
+[[app.rule]]
+path = "/assets"
+alias = "assets"
+
+[[app.rule]]
+regex = "/(uploads|assets)/.*\\\\.(php|html)$"
+deny = 403
+
+[[app.rule]]
+path = "/small/index.php"
+max_body = 10
+"""
+
+
+def test_an_index_is_restricted_where_there_is_one(hayate_command, tmp_path) -> None:
+    """As by nginx, which chooses its location again for the index that it finds: `/files/` of no directory is a page of the front controller's."""
+    tmp_path.chmod(0o755)
+    names = ["index.php", "uploads/a/index.php", "uploads/b/a.txt", "uploads/c/index.html", "small/index.php"]
+    root = write(tmp_path / "site", dict.fromkeys(names, SCRIPT))
+    write(tmp_path / "assets", {"a/index.html": "page", "b/a.txt": "text"})
+    config = tmp_path / "hayate.toml"
+    config.write_text(f'[[app]]\nroot = "{root}"\nfront_controller = "index.php"\n{INDEXES}')
+    with Hayate(config=config, workers=1) as server:
+        answers = {
+            "/uploads/a/": 403, "/uploads/b/": 200, "/uploads/c/": 403, "/uploads/nowhere/": 200, "/my/uploads/page/": 200, "/uploads/a/index.php": 403,
+            "/uploads/a/index.php/": 403, "/assets/a/": 403, "/assets/b/": 404, "/": 200,
+        }  # fmt: skip
+        for path, want in answers.items():
+            assert ask(server, path).status == want, path
+        for path in ("/small/", "/small/index.php"):
+            assert [ask(server, path, method="POST", body=b"x" * n).status for n in (10, 11)] == [200, 413], path

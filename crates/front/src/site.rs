@@ -282,7 +282,7 @@ impl Site {
         if self.files.denied.is_empty() {
             return false;
         }
-        let known = Scripts::new(self.front_controller.as_deref(), &self.index);
+        let known = Scripts::new(self.front_controller.as_deref());
         let behind = BehindHost::new(raw, self.prefix(), &known);
         Readings::new(or_slash(inside), &behind, &known)
             .is_none_or(|readings| readings.all().any(|reading| self.files.denies(reading.path)))

@@ -3,7 +3,7 @@
 //! It promises that every request is asked the same in the same order, whether it has just come or was configured anew while it waited
 //! ([`crate::anew`]). It runs no script and reads no file.
 
-use std::{future::poll_fn, io, pin::pin, sync::Arc, task::Poll};
+use std::{borrow::Cow, future::poll_fn, io, pin::pin, sync::Arc, task::Poll};
 
 use hayate_http::Exchange;
 
@@ -11,7 +11,7 @@ use crate::{
     dynamic::{Client, NoAnswer, no_answer},
     reply::{Reply, set},
     route::{self, Found},
-    rules::{Dresses, RuleLimits, Rules, Verdict, has_dots},
+    rules::{Dresses, RuleLimits, Rules, Verdict, has_dots, or_slash},
     site::Site,
 };
 
@@ -83,21 +83,36 @@ async fn by_rules<'r>(
     };
     let mut ruled = Ruled { rewritten: passed.rewritten.take(), limits: RuleLimits::default() };
     let as_ruled = ruled.client(client);
-    let site = passed.alias.unwrap_or(site);
+    let (ruled_by, site) = (site, passed.alias.unwrap_or(site));
     let found = match lies(site, &as_ruled).await? {
         Lies::Closed(reply) => return Ok(Way::Answer(reply)),
         Lies::Here(found) => found,
     };
-    if found.is_otherwise()
-        && let Some(controller) = found.inside(site)
-    {
-        let judged = rules.judge_again(&as_ruled, controller, keeper, &mut passed, dresses);
+    if let Some(served) = served_instead(&found, site, &as_ruled, ruled_by) {
+        let judged = rules.judge_again(&as_ruled, &served, keeper, &mut passed, dresses);
         if let Some(reply) = unless_gone(exchange, judged).await? {
             return Ok(Way::Answer(reply));
         }
     }
     ruled.limits = passed.limits;
     Ok(Way::To(Destination { site, found, ruled: Some(ruled) }))
+}
+
+/// The path inside of the site whose rules hold, `ruled_by`, of what answers in place of what was asked for: the front controller, or the index of
+/// a directory. `site` is what it belongs to, which may be an alias.
+fn served_instead<'f>(
+    found: &'f Found,
+    site: &Site,
+    client: &Client<'_>,
+    ruled_by: &Site,
+) -> Option<Cow<'f, [u8]>> {
+    let served = found.inside(site)?;
+    if found.is_otherwise() {
+        return Some(Cow::Borrowed(served));
+    }
+    let name = served.strip_prefix(or_slash(site.inside(client.path)?))?;
+    let directory = or_slash(ruled_by.inside(client.path)?);
+    (directory.ends_with(b"/") && !name.is_empty()).then(|| Cow::Owned([directory, name].concat()))
 }
 
 /// What lies at a path.

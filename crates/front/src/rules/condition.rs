@@ -34,9 +34,7 @@ impl<'a> Asked<'a> {
 pub(crate) struct Stopped(u128);
 
 impl Stopped {
-    /// Which file answers for a directory is the application's choice: what ends what was asked for, the first, ends its indexes.
-    fn of(n: usize, kind: Kind) -> Stopped {
-        let n = if kind == Kind::Index { 0 } else { n };
+    fn of(n: usize) -> Stopped {
         Stopped(u32::try_from(n).ok().and_then(|n| 1_u128.checked_shl(n)).unwrap_or_default())
     }
 
@@ -213,18 +211,16 @@ impl Condition {
             return Fit::default();
         }
         for (n, reading) in readings.all().enumerate() {
-            let this = Stopped::of(n, reading.kind);
+            let this = Stopped::of(n);
             match self.find(reading.path) {
                 Some(captures) => {
                     fit.some |= !stopped.has(this);
-                    if reading.kind != Kind::Index {
-                        fit.which.add(this);
-                    }
+                    fit.which.add(this);
                     if reading.kind == Kind::Asked && fit.asked.is_none() {
                         fit.asked = Some(Found { captures, path: reading.path });
                     }
                 }
-                None => fit.every &= reading.kind == Kind::Index || stopped.has(this),
+                None => fit.every &= stopped.has(this),
             }
         }
         fit.every &= fit.some;

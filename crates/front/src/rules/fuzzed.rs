@@ -34,10 +34,7 @@ pub(crate) fn one(random: &mut Random, input: &[u8]) {
 /// Whether a rule that restricts what lies below `prefix` concerns a path, which was normalised, of an application with a front controller.
 pub(crate) fn is_below(path: &[u8], prefix: &str) -> bool {
     let spec = RuleSpec { path: vec![prefix.to_owned()], ..RuleSpec::default() };
-    let known = Scripts {
-        front_controller: Some(b"/index.php".to_vec()),
-        index: vec![b"index.php".to_vec(), b"index.html".to_vec()],
-    };
+    let known = Scripts::new(Some("index.php"));
     let behind = BehindHost::default();
     // What has too many readings is refused.
     let Some(readings) = Readings::new(path, &behind, &known) else { return true };
@@ -46,8 +43,7 @@ pub(crate) fn is_below(path: &[u8], prefix: &str) -> bool {
 }
 
 fn evaluate(random: &mut Random, text: String, path: &[u8]) {
-    let known =
-        Scripts { front_controller: Some(b"/index.php".to_vec()), index: vec![b"index.php".to_vec()] };
+    let known = Scripts::new(Some("index.php"));
     let behind = BehindHost::new(path, b"", &known);
     let Some(readings) = Readings::new(path, &behind, &known) else { return };
     let mut all = readings.all();

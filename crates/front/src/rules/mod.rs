@@ -198,7 +198,7 @@ impl Rules {
         let each = specs.iter().enumerate().map(|(i, spec)| {
             Rule::new(spec, around, &prefix, keeper).map_err(|(key, message)| Fault { rule: i, key, message })
         });
-        let scripts = Scripts::new(around.front_controller, around.index);
+        let scripts = Scripts::new(around.front_controller);
         Ok(Some(Rules { rules: each.collect::<Result<_, _>>()?, scripts, prefix }))
     }
 
@@ -308,18 +308,19 @@ impl Rules {
         Ok(Verdict::Pass(passed))
     }
 
-    /// The front controller answers, though the path says nothing of it: what restricts it holds for this request as well, as with nginx, which
-    /// looks for a location again. `controller` is its path, without the site's prefix. An answer is for somebody who does not get through.
+    /// The front controller, or a directory's index, answers, though the path says nothing of it: what restricts it holds for this request as
+    /// well, as with nginx, which looks for a location again. `served` is its path, without the site's prefix. An answer is for somebody who does
+    /// not get through.
     pub(crate) async fn judge_again<'r>(
         &'r self,
         client: &Client<'_>,
-        controller: &[u8],
+        served: &[u8],
         keeper: &Keeper,
         passed: &mut Passed<'_>,
         dresses: &mut Dresses<'r>,
     ) -> Result<Option<Box<Reply>>, NoAnswer> {
         let behind = BehindHost::default();
-        let readings = self.readings(controller, &behind)?;
+        let readings = self.readings(served, &behind)?;
         self.restrict(client, &Asked::of(client), &readings, keeper, passed, dresses).await
     }
 

@@ -1,7 +1,6 @@
 //! The ways in which a path can be read. A rule that keeps somebody out has to hold for what PHP and its applications make of a path, too.
 //!
-//! `/uploads/x.php/y` runs `/uploads/x.php`; `/uploads/` may run `/uploads/index.php`; and with a front controller `/index.php/admin` is the
-//! same page as `/admin`, as is `/index.phpadmin` for those that cut the script's name off (Symfony's and Yii's requests do, and with them
+//! `/uploads/x.php/y` runs `/uploads/x.php`; and with a front controller `/index.php/admin` is the same page as `/admin`, as is `/index.phpadmin` for those that cut the script's name off (Symfony's and Yii's requests do, and with them
 //! Laravel, Lumen and Drupal). A front controller that asks `parse_url()` for the path of REQUEST_URI takes `//x/admin` for the page `/admin` of a
 //! host x. So what restricts looks at all of these, and what changes an answer only at what was asked for. A `stop` ends the rules for the readings
 //! that it fits, and all of them once each is ended, or a name that is made up would lead past the rules that follow.
@@ -19,8 +18,6 @@ pub(crate) enum Kind {
     Asked,
     /// A script that may run, with the rest of the path as PATH_INFO; or what a script may take for the path.
     Script,
-    /// A script that may run because a directory was asked for.
-    Index,
 }
 
 /// One way to read a path.
@@ -38,24 +35,18 @@ const SCRIPTS: usize = 4;
 pub(crate) struct Scripts {
     /// Its front controller, with a slash before it: "/index.php".
     pub(crate) front_controller: Option<Vec<u8>>,
-    /// Scripts that are tried in a directory.
-    pub(crate) index: Vec<Vec<u8>>,
 }
 
 impl Scripts {
-    /// Names below a document root.
-    pub(crate) fn new(front_controller: Option<&str>, index: &[String]) -> Scripts {
-        Scripts {
-            front_controller: front_controller.map(|name| [b"/", name.as_bytes()].concat()),
-            index: index.iter().map(|name| name.as_bytes().to_vec()).collect(),
-        }
+    /// A name below a document root.
+    pub(crate) fn new(front_controller: Option<&str>) -> Scripts {
+        Scripts { front_controller: front_controller.map(|name| [b"/", name.as_bytes()].concat()) }
     }
 }
 
-/// The readings of a path that was normalised and begins with a slash, and what the indexes of it are called.
+/// The readings of a path that was normalised and begins with a slash.
 pub(crate) struct Readings<'a> {
     asked: &'a [u8],
-    indexes: Vec<Vec<u8>>,
     of_controller: Option<&'a [u8]>,
     glued: Option<Vec<u8>>,
     behind: &'a [Vec<u8>],
@@ -109,15 +100,11 @@ impl<'a> Readings<'a> {
             }
         }
         scripts.extend(behind.0.iter().map(Vec::as_slice));
-        let indexes = match path.last() {
-            Some(b'/') => known.index.iter().map(|name| [path, &name[..]].concat()).collect(),
-            _ => Vec::new(),
-        };
         let after = known.front_controller.as_ref().and_then(|controller| path.strip_prefix(&controller[..]));
         let of_controller = after.filter(|rest| rest.first() == Some(&b'/'));
         let glued = after.filter(|rest| rest.first().is_some_and(|first| *first != b'/'));
         let glued = glued.map(|rest| [b"/", rest].concat());
-        Some(Readings { asked: path, indexes, of_controller, glued, behind: &behind.0, scripts })
+        Some(Readings { asked: path, of_controller, glued, behind: &behind.0, scripts })
     }
 
     /// What may be the page that is asked for; first what a script makes of the path that cuts off all that it may.
@@ -132,8 +119,7 @@ impl<'a> Readings<'a> {
         let asked = asked.map(|path| Reading { kind: Kind::Asked, path });
         let scripts = self.scripts.iter().copied().chain(self.glued.as_deref());
         let scripts = scripts.map(|path| Reading { kind: Kind::Script, path });
-        let indexes = self.indexes.iter().map(|path| Reading { kind: Kind::Index, path });
-        asked.chain(scripts).chain(indexes)
+        asked.chain(scripts)
     }
 }
 
@@ -142,8 +128,7 @@ mod tests {
     use super::*;
 
     fn readings(path: &str) -> Option<Vec<(Kind, String)>> {
-        let known =
-            Scripts { front_controller: Some(b"/index.php".to_vec()), index: vec![b"index.php".to_vec()] };
+        let known = Scripts::new(Some("index.php"));
         let behind = BehindHost::default();
         let readings = Readings::new(path.as_bytes(), &behind, &known)?;
         let text = |reading: Reading<'_>| String::from_utf8(reading.path.to_vec()).unwrap();
@@ -152,7 +137,7 @@ mod tests {
 
     #[test]
     fn all_ways_to_write_a_page_have_one_name() {
-        let known = Scripts { front_controller: Some(b"/index.php".to_vec()), index: Vec::new() };
+        let known = Scripts::new(Some("index.php"));
         for (raw, path) in [
             ("/login", "/login"),
             ("//1/login", "/1/login"),
@@ -168,7 +153,7 @@ mod tests {
 
     #[test]
     fn what_may_be_taken_for_a_host_is_cut_off() {
-        let known = Scripts { front_controller: Some(b"/index.php".to_vec()), index: Vec::new() };
+        let known = Scripts::new(Some("index.php"));
         let behind = |raw: &str, prefix: &str| -> Vec<String> {
             let behind = BehindHost::new(raw.as_bytes(), prefix.as_bytes(), &known);
             behind.0.iter().map(|path| String::from_utf8(path.clone()).unwrap()).collect()
@@ -196,7 +181,7 @@ mod tests {
         use Kind::*;
         for (path, want) in [
             ("/a.css", vec![(Asked, "/a.css")]),
-            ("/a/", vec![(Asked, "/a/"), (Index, "/a/index.php")]),
+            ("/a/", vec![(Asked, "/a/")]),
             ("/a.php", vec![(Asked, "/a.php")]),
             ("/a.php/x.css", vec![(Asked, "/a.php/x.css"), (Script, "/a.php")]),
             (
