@@ -113,7 +113,7 @@ def test_a_full_disk_is_said_once_and_stops_nobody(hayate_command, tmp_path) -> 
             assert requests.get(f"{hayate.url}/ok.php?{i}", timeout=60).text == f"ok {i}"
             time.sleep(1.1)
         assert hayate.logged("lines of the access log were lost") and hayate.logged("No space left")
-        assert hayate.log().count("the access log cannot be written") == 1
+        assert hayate.log().count("the access log /dev/full cannot be written") == 1
 
 def test_no_line_is_cut_by_a_disk_that_is_full_for_a_while(hayate_command, tmp_path) -> None:
     """What the last line still wanted comes once there is room. Each line is whole, and those that are not there are counted."""

@@ -7,6 +7,8 @@ import os
 import pathlib
 import signal
 import subprocess
+import threading
+import time
 
 import pytest
 import requests
@@ -121,3 +123,49 @@ def test_a_log_that_stalls_holds_up_no_other(config) -> None:
         ask(server, "four.test", "/")
         assert wait_until(lambda: lines(logs / "server.log") == [("four.test", "/", 200)])
     os.close(reader)
+
+
+def test_what_a_slow_reader_still_has_to_take_is_waited_for_after_a_reload_has_moved_the_log(config) -> None:
+    logs = config.parent / "logs"
+    os.mkfifo(logs / "one.log")
+    (logs / "one.log").chmod(0o666)
+    reader = os.open(logs / "one.log", os.O_RDONLY | os.O_NONBLOCK)
+    with Hayate(config=config, user="www-data", access_log=None) as server:
+        for n in range(300):
+            ask(server, "one.test", f"/{n}/" + "x" * 2000)
+        config.write_text(CONFIG.replace("one.log", "two.log"))
+        assert server.run("reload").returncode == 0
+        ask(server, "one.test", "/moved")
+        # Long enough for what was gathered to be handed over.
+        assert wait_until(lambda: lines(logs / "two.log") == [("one.test", "/moved", 404)])
+        time.sleep(1.5)
+        got = bytearray()
+        os.set_blocking(reader, True)
+        reading = threading.Thread(target=lambda: [got.extend(block) for block in iter(lambda: os.read(reader, 1 << 16), b"")])
+        os.kill(server.pid, signal.SIGTERM)
+        time.sleep(0.5)
+        reading.start()
+        reading.join(60)
+    os.close(reader)
+    assert got.count(b"\n") == 300
+
+
+def test_a_log_in_a_document_root_is_sent_to_nobody(config) -> None:
+    config.write_text(CONFIG.replace("logs/one.log", "site/one.txt"))
+    (config.parent / "site").chmod(0o777)
+    with Hayate(config=config, user="www-data", access_log=None) as server:
+        ask(server, "one.test", "/?token=secret")
+        assert wait_until(lambda: len(lines(config.parent / "site" / "one.txt")) == 1)
+        for host in ("one.test", "four.test"):
+            assert requests.get(f"{server.url}/one.txt", headers={"Host": host}, timeout=60).status_code == 404
+        assert "site/one.txt lies in the document root" in server.log()
+
+
+def test_an_application_that_is_left_out_has_its_log_and_its_pages(config) -> None:
+    gone = CONFIG.replace('php = "off"\naccess_log = "off"', 'worker = "gone.php"\naccess_log = "off"\nerror_pages = { 503 = "busy.html" }')
+    assert gone != CONFIG
+    config.write_text(gone)
+    with Hayate(config=config, user="www-data", access_log=None) as server:
+        assert requests.get(f"{server.url}/x?token=secret", headers={"Host": "three.test"}, timeout=60).status_code == 503
+        ask(server, "four.test")
+        assert wait_until(lambda: lines(config.parent / "logs" / "server.log") == [("four.test", "/", 200)])

@@ -28,7 +28,7 @@ body_size = "100"
 root = "{root}"
 {more}
 deny = ["/errors"]
-error_pages = {{ 404 = "/404.html", 403 = "errors/refused.json", 410 = "large.html", 413 = "gone.html", 5xx = "/errors/busy.html" }}
+error_pages = {{ 404 = "/404.html", 403 = "errors/refused.json", 410 = "large.html", 413 = "gone.html", 405 = "/404.html", 5xx = "/errors/busy.html" }}
 [[app.rule]]
 path = "/closed"
 deny = 403
@@ -80,6 +80,8 @@ def test_an_error_of_hayates_own_has_the_sites_page(server) -> None:
         assert not {"ETag", "Last-Modified", "Accept-Ranges", "Content-Range"} & dict(answer.headers).keys()
     head = ask(server, "/nothing", method="HEAD")
     assert (head.status, head.body, dict(head.headers)["Content-Length"]) == (404, b"", str(len(FILES["404.html"])))
+    other = ask(server, "/below/file.txt", method="DELETE")
+    assert (other.status, dict(other.headers)["Allow"], other.body.decode()) == (405, "GET, HEAD", FILES["404.html"])
     packed = ask(server, "/secret", ("Accept-Encoding", "gzip"))
     assert (packed.status, dict(packed.headers)["Content-Encoding"]) == (503, "gzip") and len(packed.body) < 200
 
@@ -99,7 +101,8 @@ def test_what_has_no_page_has_hayates(server) -> None:
     (server.root / "404.html").unlink()
     (server.root / "404.html").symlink_to("/etc/shadow")
     assert b"There is nothing here" in ask(server, "/nothing").body
-    assert "error_pages: /large.html below" in server.log()
+    # Each says why by itself.
+    assert all(f"error_pages: /{name}.html below" in server.log() for name in ("large", "404"))
     for where in (server.log(), check(server._config).stdout):
         assert "gone.html: No such file" in where and "large.html: expected 65536 bytes at most, found 70000" in where, where
 

@@ -160,3 +160,54 @@ def test_an_index_is_restricted_where_there_is_one(hayate_command, tmp_path) -> 
             assert ask(server, path).status == want, path
         for path in ("/small/", "/small/index.php"):
             assert [ask(server, path, method="POST", body=b"x" * n).status for n in (10, 11)] == [200, 413], path
+
+
+LED = """
+[[app.rule]]
+regex = "^/files/[^/]+\\\\.css$"
+stop = true
+
+[[app.rule]]
+path = "/files"
+allow = ["203.0.113.0/24"]
+alias = "private"
+
+[[app.rule]]
+glob = "/s/*.txt"
+stop = true
+
+[[app.rule]]
+path = "/s"
+allow = ["203.0.113.0/24"]
+respond = "SECRET"
+
+[[app.rule]]
+path = "/contact.php"
+max_body = 10
+timeout = "1s"
+stop = true
+
+[[app.rule]]
+path = "/"
+max_body = "1M"
+timeout = "30s"
+"""
+
+
+def test_who_is_led_elsewhere_is_asked_first_and_nobody_has_more_by_another_spelling(hayate_command, tmp_path) -> None:
+    """A `stop` has ended what was asked for, and another reading goes on: so does what the next rules lead to, with all that they ask for."""
+    tmp_path.chmod(0o755)
+    root = write(tmp_path / "site", {"index.php": SCRIPT, "contact.php": "<?php usleep((int) $_GET['us']); echo strlen(file_get_contents('php://input'));"})
+    write(root, {"files/a.css": "public", "s/a.txt": "public"})
+    write(tmp_path / "private", {"a.css": "SECRET"})
+    config = tmp_path / "hayate.toml"
+    config.write_text(f'[[app]]\nroot = "{root}"\nfront_controller = "index.php"\n{LED}')
+    with Hayate(config=config, workers=1) as server:
+        for path in ("/files/a.css", "/s/a.txt"):
+            assert ask(server, path).body == b"public"
+        for path in ("//files/a.css", "/%2ffiles/a.css", "//x/files/a.css", "/files/b.css", "//s/a.txt", "//s/b.txt", "/index.php/s/a.txt", "/index.php/files/a.css"):
+            assert b"SECRET" not in ask(server, path).body, path
+        for path in ("/contact.php", "//contact.php", "/contact.php/x"):
+            statuses = [ask(server, path + "?us=0", method="POST", body=b"x" * n).status for n in (10, 11)]
+            assert statuses == [200, 413], (path, statuses)
+        assert ask(server, "//contact.php?us=2500000").status == 504

@@ -93,6 +93,16 @@ impl AccessLog {
         }
     }
 
+    /// Whether nothing that it was given is still to be written.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.0.as_ref().is_none_or(|inner| inner.gathered().lines == 0 && inner.writer.is_idle())
+    }
+
+    /// Where it goes, for messages.
+    pub(crate) fn path(&self) -> Option<&Path> {
+        self.0.as_ref()?.writer.path.as_deref()
+    }
+
     /// Whether anybody but the caller still holds it.
     pub(crate) fn is_shared(&self) -> bool {
         self.0.as_ref().is_some_and(|inner| Arc::strong_count(inner) > 1)

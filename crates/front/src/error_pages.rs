@@ -21,12 +21,20 @@ use crate::{
 /// Bytes of a page at most: it is read at once, and goes out whole.
 pub const LARGEST: u64 = files::SMALL as u64;
 
-/// Paths below the document root, by status.
-#[derive(Debug, Default, Clone, PartialEq, Eq)]
+/// By status.
+#[derive(Debug, Default)]
 pub struct ErrorPages {
-    one: BTreeMap<u16, Vec<u8>>,
+    one: BTreeMap<u16, Page>,
     /// For 4xx and 5xx, where there is none for the one status.
-    each: BTreeMap<u16, Vec<u8>>,
+    each: BTreeMap<u16, Page>,
+}
+
+#[derive(Debug)]
+struct Page {
+    /// Below the document root, with a slash before it.
+    path: Vec<u8>,
+    /// It could not be sent.
+    lacking: Reminder,
 }
 
 impl ErrorPages {
@@ -53,13 +61,13 @@ impl ErrorPages {
                     return Err((status, why));
                 }
             };
-            of.insert(key, [b"/", inside].concat());
+            of.insert(key, Page { path: [b"/", inside].concat(), lacking: Reminder::default() });
         }
         Ok(pages)
     }
 
-    fn find(&self, status: u16) -> Option<&[u8]> {
-        self.one.get(&status).or_else(|| self.each.get(&(status / 100))).map(Vec::as_slice)
+    fn find(&self, status: u16) -> Option<&Page> {
+        self.one.get(&status).or_else(|| self.each.get(&(status / 100)))
     }
 }
 
@@ -71,12 +79,12 @@ fn is_page(inside: &[u8]) -> bool {
 
 /// Puts the site's page for its status into an answer of Hayate's own, if it has one.
 pub(crate) async fn put(site: &Site, client: &Client<'_>, reply: &mut Reply) {
-    let Some(path) = site.error_pages.find(reply.answer.status()).filter(|_| reply.is_page) else { return };
-    let file = Named { path: path.to_vec(), opened: None, otherwise: false };
+    let Some(page) = site.error_pages.find(reply.answer.status()).filter(|_| reply.is_page) else { return };
+    let file = Named { path: page.path.clone(), opened: None, otherwise: false };
     // It is not what the client has asked for, so neither ranges nor conditions are about it.
     let served = files::serve(&Head::empty(), site, file, client.keep).await;
     let why = match served {
-        Ok(page) => match (page.answer.get(b"content-type").map(<[u8]>::to_vec), page.body) {
+        Ok(sent) => match (sent.answer.get(b"content-type").map(<[u8]>::to_vec), sent.body) {
             (Some(kind), Body::Full(bytes)) => {
                 let _ = reply.answer.set(b"content-type", &kind);
                 reply.body = Body::Full(bytes);
@@ -88,12 +96,11 @@ pub(crate) async fn put(site: &Site, client: &Client<'_>, reply: &mut Reply) {
         Err(NoFile::Status(_)) => "it may not be read".to_owned(),
         Err(NoFile::Hangs(error)) => error.to_string(),
     };
-    static LACKING: Reminder = Reminder::new();
-    if let Some(times) = LACKING.happened() {
+    if let Some(times) = page.lacking.happened() {
         tracing::warn!(
             app = site.name,
-            "error_pages: {} below {}: {why}; {times} of such errors had Hayate's own page in its place",
-            Shown(path),
+            "error_pages: {} below {}: {why}; {times} errors had Hayate's own page in its place",
+            Shown(&page.path),
             site.place.path().display()
         );
     }

@@ -373,7 +373,8 @@ impl Front {
         let mut lost: u64 = self.snapshot.load().access_logs().map(AccessLog::flush).sum();
         self.former_logs().retain(|log| {
             lost += log.flush();
-            log.is_shared()
+            // The end waits for what a slow disk or pipe still has to take.
+            log.is_shared() || !log.is_idle()
         });
         self.metrics.lost_lines(lost);
         if let Some(lines) = self.lost_lines.have_happened(lost) {
@@ -390,14 +391,18 @@ impl Front {
         logs.extend(self.access_logs());
         let mut all: JoinSet<_> = JoinSet::new();
         for log in logs {
-            all.spawn(async move { (log.finish(LOG_PATIENCE).await, log.flush()) });
+            all.spawn(async move {
+                if !log.finish(LOG_PATIENCE).await {
+                    let path = log.path().unwrap_or(std::path::Path::new("-")).display();
+                    tracing::error!(
+                        "the last lines of the access log {path} are lost: what it is written to takes nothing"
+                    );
+                }
+                log.flush()
+            });
         }
         while let Some(finished) = all.join_next().await {
-            let Ok((whole, lost)) = finished else { continue };
-            if !whole {
-                tracing::error!("the access log's last lines are lost: what it is written to takes nothing");
-            }
-            self.metrics.lost_lines(lost);
+            self.metrics.lost_lines(finished.unwrap_or_default());
         }
     }
 }

@@ -6,6 +6,7 @@
 //! bytes, and can neither reopen its file nor say when all is written.)
 
 use std::{
+    fmt,
     fs::{File, OpenOptions},
     io::{self, ErrorKind, Write},
     os::{
@@ -94,6 +95,11 @@ fn open(path: &Path) -> io::Result<File> {
         };
         io::Error::new(e.kind(), format!("cannot open the access log {shown}: {e}; {remedy}"))
     })
+}
+
+/// A log in messages: its file, or `-` for standard output.
+fn named(path: Option<&Path>) -> impl fmt::Display {
+    path.unwrap_or(Path::new("-")).display()
 }
 
 /// The log at `path` was not opened within [`PATIENCE`].
@@ -204,6 +210,11 @@ impl LogWriter {
         self.shared.waiting.load(Relaxed)
     }
 
+    /// Whether all that was handed over is written, or was tried to.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.waiting() == 0
+    }
+
     /// Lines lost since the last call, here or because they could not be written.
     pub(crate) fn take_lost(&self) -> u64 {
         self.shared.lost.swap(0, Relaxed)
@@ -217,7 +228,12 @@ impl LogWriter {
     /// Opens the file again, after what was handed over before is written.
     pub(crate) async fn reopen(&self) -> io::Result<()> {
         let (reply, done) = oneshot::channel();
-        let stalled = || io::Error::other("the access log is stalled: what it is written to takes nothing");
+        let stalled = || {
+            io::Error::other(format!(
+                "the access log {} is stalled: what it is written to takes nothing",
+                named(self.path.as_deref())
+            ))
+        };
         if !self.order(Order::Reopen(reply)) {
             return Err(stalled());
         }
@@ -275,7 +291,7 @@ impl Thread {
         match self.write_whole_lines(block) {
             Ok(()) => {
                 if std::mem::take(&mut self.failing) && !self.own {
-                    tracing::info!("the access log can be written again");
+                    tracing::info!("the access log {} can be written again", named(self.path.as_deref()));
                 }
                 if self.own && self.shared.lost.load(Relaxed) > 0 {
                     let lines = self.shared.lost.swap(0, Relaxed);
@@ -288,7 +304,10 @@ impl Thread {
             Err(Cut { kept, error }) => {
                 self.shared.lose(lines.saturating_sub(kept));
                 if !std::mem::replace(&mut self.failing, true) && !self.own {
-                    tracing::error!("the access log cannot be written, lines are being lost: {error}");
+                    tracing::error!(
+                        "the access log {} cannot be written, lines are being lost: {error}",
+                        named(self.path.as_deref())
+                    );
                 }
             }
         }

@@ -300,9 +300,9 @@ async fn dispatch(
 
 /// For another method at a file.
 fn only_get() -> Box<Reply> {
-    let mut answer = Answer::new(405);
-    set(&mut answer, "allow", "GET, HEAD");
-    Reply::new(answer, Body::Left(0))
+    let mut reply = Reply::page(405, None);
+    set(&mut reply.answer, "allow", "GET, HEAD");
+    reply
 }
 
 fn failed(snapshot: &Snapshot, client: &Client<'_>, site: Option<&Site>, why: Failed) -> Box<Reply> {

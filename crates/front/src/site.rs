@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, HashSet},
+    os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
     sync::Arc,
     time::Duration,
@@ -119,7 +120,11 @@ impl FileRules {
     pub(crate) fn may_be_called(&self, root: &Path, path: &[u8]) -> bool {
         let name = path.rsplit(|b| *b == b'/').next().unwrap_or_default();
         let asked = Path::new(relative(path));
-        let private = |private: &PathBuf| private.strip_prefix(root).is_ok_and(|below| below == asked);
+        // The end first: it costs next to nothing, and there may be hundreds.
+        let private = |private: &PathBuf| {
+            private.as_os_str().as_bytes().ends_with(name)
+                && private.strip_prefix(root).is_ok_and(|below| below == asked)
+        };
         name != b"hayate.toml" && !self.private_paths.iter().any(private)
     }
 

@@ -252,22 +252,25 @@ impl Rules {
                 for (i, rule) in rules.by_ref() {
                     passed.looked = i.saturating_add(1);
                     let fit = rule.when.fit(&asked, &readings, ended);
-                    if fit.some {
-                        passed.fit.push((i, fit.asked.is_some()));
-                        if let Some(reply) = rule.keeps_out(client, &readings, keeper).await? {
-                            return Ok(Verdict::Answer(reply));
-                        }
-                        dresses.guarded |= rule.keeps_some_out();
-                    } else if fit.asked.is_none() {
+                    // What was asked for may be ended while another reading goes on. Then it is still led where a rule leads it, and that rule
+                    // first keeps out whom it keeps out.
+                    if !(fit.some || (fit.asked.is_some() && rule.leads())) {
                         continue;
                     }
+                    // Nobody has more by a path that may mean another one, for which a `stop` has settled it.
+                    let whole = fit.asked.is_some() && ended == Stopped::default();
+                    passed.fit.push((i, whole));
+                    if let Some(reply) = rule.keeps_out(client, &readings, keeper).await? {
+                        return Ok(Verdict::Answer(reply));
+                    }
+                    dresses.guarded |= rule.keeps_some_out();
                     if let Then::Respond(status, text) = &rule.then
-                        && (if refuses(*status) { fit.some } else { fit.asked.is_some() })
+                        && (fit.asked.is_some() || refuses(*status))
                     {
                         dresses.worn.extend(&rule.dress);
                         return Ok(Verdict::Answer(respond(*status, text)));
                     }
-                    passed.limits.take(rule, fit.asked.is_some(), client.max_body);
+                    passed.limits.take(rule, whole, client.max_body);
                     if let Some(found) = &fit.asked {
                         dresses.worn.extend(&rule.dress);
                         let asked = (client.target.path, client.target.query);
@@ -340,13 +343,14 @@ impl Rules {
             let mut is_asked = passed.fit.iter().find(|(fit, _)| *fit == i).map(|(_, asked)| *asked);
             let looks = !stopped && (is_asked.is_none() || rule.stop);
             let fit = if looks { rule.when.fit(asked, readings, ended) } else { Fit::default() };
+            let whole = ended == Stopped::default();
             stopped |= rule.stop && ended.by(&fit);
             if is_asked.is_none() {
                 if !fit.some {
                     continue;
                 }
-                is_asked = Some(true);
-                passed.fit.push((i, true));
+                is_asked = Some(whole);
+                passed.fit.push((i, whole));
                 if let Some(reply) = rule.keeps_out(client, readings, keeper).await? {
                     return Ok(Some(reply));
                 }
@@ -405,13 +409,15 @@ impl Rules {
                 (path, query) = new;
                 changed = true;
                 let readings = Readings::new(&path, &behind, &self.scripts)?;
-                if self
-                    .rules
-                    .iter()
-                    .take(looked)
-                    .any(|rule| rule.refuses() && rule.when.fit(&asked, &readings, Stopped::default()).some)
-                {
-                    return None;
+                let mut ended = Stopped::default();
+                for rule in self.rules.iter().take(looked) {
+                    let fit = rule.when.fit(&asked, &readings, ended);
+                    if fit.some && rule.refuses() {
+                        return None;
+                    }
+                    if rule.stop && ended.by(&fit) {
+                        break;
+                    }
                 }
             }
         }
@@ -542,6 +548,15 @@ impl Rule {
         let limits = self.allow.is_none() && self.rate.is_none() && self.auth.is_none();
         let changes = self.max_body.is_none() && self.timeout.is_none() && self.dress.is_none();
         limits && changes && matches!(self.then, Then::Next) && !self.stop
+    }
+
+    /// Whether it has something else answer than what was asked for, and so is no mere refusal.
+    fn leads(&self) -> bool {
+        match self.then {
+            Then::Next | Then::Deny(_) => false,
+            Then::Respond(status, _) => !refuses(status),
+            Then::Redirect(..) | Then::Rewrite(_) | Then::Alias(_) => true,
+        }
     }
 
     /// Whether nobody gets past this rule.

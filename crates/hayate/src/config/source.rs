@@ -33,6 +33,8 @@ pub enum Step<'a> {
 pub struct Source {
     /// First the file itself.
     parts: Vec<Part>,
+    /// Patterns of `include` that no file fits.
+    unmatched: Vec<String>,
 }
 
 #[derive(Debug)]
@@ -55,7 +57,7 @@ impl Part {
 /// Bytes of a configuration, with what it includes. One with ten thousand applications has a twentieth.
 const LONGEST: u64 = 64 << 20;
 /// Files that are included.
-const MOST_FILES: usize = 1_000;
+const MOST_FILES: usize = 256;
 
 /// What may stand in a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -83,7 +85,10 @@ fn read_at_most(path: &Path, most: u64) -> io::Result<String> {
     let mut text = String::new();
     fs::File::open(path)?.take(most + 1).read_to_string(&mut text)?;
     if text.len() as u64 > most {
-        return Err(io::Error::other(format!("expected {most} bytes at most, and found more")));
+        let most = LONGEST >> 20;
+        return Err(io::Error::other(format!(
+            "expected {most} MB at most, with all that is included, and found more"
+        )));
     }
     Ok(text)
 }
@@ -94,7 +99,16 @@ impl Source {
         let text = read(path, LONGEST)?;
         let mut left = LONGEST.saturating_sub(text.len() as u64);
         let (mut source, mut file) = Source::parse(path, text)?;
-        for path in source.included(file.include.take())? {
+        let (included, unmatched) = source.included(file.include.take())?;
+        source.unmatched = unmatched;
+        for path in included {
+            // One that nobody writes to would be waited for.
+            if path.metadata().is_ok_and(|meta| !meta.is_file() && !meta.is_dir()) {
+                return Err(ConfigError::new(
+                    Place::File(path),
+                    "cannot read the configuration: it is no file",
+                ));
+            }
             let text = read(&path, left)?;
             left = left.saturating_sub(text.len() as u64);
             let (included, apps) = Source::parse_as(&path, text, Holds::Applications)?;
@@ -107,8 +121,9 @@ impl Source {
     }
 
     /// The files that `include` names, in their order, those of a pattern in that of their names; each once.
-    fn included(&self, include: Option<OneOrMany>) -> Result<Vec<PathBuf>, ConfigError> {
+    fn included(&self, include: Option<OneOrMany>) -> Result<(Vec<PathBuf>, Vec<String>), ConfigError> {
         let wrong = |why: String| self.error(&[Step::Key("include")], format!("include: {why}"));
+        let mut unmatched = Vec::new();
         // As shells have it: what editors leave beside a file begins with a dot.
         let options = glob::MatchOptions { require_literal_leading_dot: true, ..Default::default() };
         let directory = self.directory().unwrap_or(Path::new("."));
@@ -119,21 +134,31 @@ impl Source {
                 continue;
             }
             // The directory's own name is no pattern, whatever signs are in it.
-            let beside = glob::Pattern::escape(&directory.to_string_lossy());
+            let beside = directory.to_str().map(glob::Pattern::escape).ok_or_else(|| {
+                wrong(format!(
+                    "'{text}': the name of this file's directory is no UTF-8; write paths, and no patterns"
+                ))
+            })?;
             let pattern = if text.starts_with('/') { text.clone() } else { format!("{beside}/{text}") };
+            let before = found.len();
             let paths = glob::glob_with(&pattern, options).map_err(|error| {
                 wrong(format!("'{text}' is no pattern: {}; write sites/*.toml", error.msg))
             })?;
             for path in paths.take(MOST_FILES + 1) {
                 found.push(path.map_err(|error| wrong(format!("'{text}': {error}")))?);
             }
+            if found.len() == before {
+                unmatched.push(text);
+            }
         }
         if found.len() > MOST_FILES {
-            return Err(wrong(format!("expected {MOST_FILES} files at most, found more")));
+            return Err(wrong(format!(
+                "expected {MOST_FILES} files at most, found more; put several [[app]] into one"
+            )));
         }
         let mut known: HashSet<PathBuf> = self.real_paths().cloned().collect();
         found.retain(|path| path.canonicalize().map_or(true, |real| known.insert(real)));
-        Ok(found)
+        Ok((found, unmatched))
     }
 
     /// Checks a text as the content of a file.
@@ -190,7 +215,8 @@ impl Source {
         })?;
         drop(table);
         let real = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-        Ok((Source { parts: vec![Part { path: path.to_owned(), real, text, first: 0 }] }, file))
+        let part = Part { path: path.to_owned(), real, text, first: 0 };
+        Ok((Source { parts: vec![part], unmatched: Vec::new() }, file))
     }
 
     /// The file's path.
@@ -203,9 +229,9 @@ impl Source {
         self.parts.iter().map(|part| &part.real)
     }
 
-    /// Where it is, and where that file is that an application stands in.
-    pub fn real_paths_for(&self, app: usize) -> impl Iterator<Item = &PathBuf> {
-        self.parts.first().into_iter().chain(self.part_of(app)).map(|part| &part.real)
+    /// Patterns of `include` that no file fits.
+    pub fn unmatched(&self) -> &[String] {
+        &self.unmatched
     }
 
     /// The directory that relative paths of the file start from.

@@ -1,7 +1,7 @@
 //! One application of the plan: its paths found, its defaults filled in.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     env,
     fmt::Display,
     fs,
@@ -17,10 +17,10 @@ use hayate_front::{
 };
 use hayate_pool::{BOOT_SCRIPT_VARIABLES, Connections, Mode, Rewind, Spec, Way, is_setting};
 
-use super::{ALWAYS, App, FrontController, flag, mode::Running, places, published, time};
+use super::{ALWAYS, App, FrontController, flag, mode::Running, published, time};
 use crate::{
     args::{KeyValue, ServeArgs},
-    config::{self, AccessLogTo, ConfigError, OneOrMany, RetryChoice, Scalar, Setting, Size, Source, Step},
+    config::{self, ConfigError, OneOrMany, RetryChoice, Scalar, Setting, Size, Source, Step},
     framework, machine, php,
     privileges::{self, Identity},
 };
@@ -202,9 +202,9 @@ impl AppResolver<'_> {
             htaccess_seen: Vec::new(),
             compression: None,
             hidden_files: Vec::new(),
-            access_log: None,
+            access_log: self.access_log(app.access_log.clone())?,
             rules: Vec::new(),
-            error_pages: BTreeMap::new(),
+            error_pages: self.error_pages(app.error_pages.clone())?,
             private: Vec::new(),
             private_paths: Vec::new(),
             is_static: self.is_static(app),
@@ -283,9 +283,8 @@ impl AppResolver<'_> {
         let ini_env = self.ini_env(scan_dir, |name| env::var(name).ok())?;
         self.are_settings("ini", &app.ini)?;
         self.are_settings("admin_ini", &app.admin_ini)?;
-        // Directories that hold another's are not published: these are for links that lead there.
-        let configuration: BTreeSet<PathBuf> = self.source.real_paths_for(self.i).cloned().collect();
-        let mut private: Vec<PathBuf> = configuration.into_iter().chain(php_ini.clone()).collect();
+        // Directories that hold one are not published: these are for links that lead there.
+        let mut private: Vec<PathBuf> = self.source.real_paths().cloned().chain(php_ini.clone()).collect();
         let key = if app.document_root.is_some() { "document_root" } else { "root" };
         self.may_be_published(key, &document_root, &private)?;
         let mut env = merged(app.env.clone(), &args.env);
@@ -371,16 +370,8 @@ impl AppResolver<'_> {
             );
         }
         let hidden_files = self.hidden_files(app.hidden_files.clone())?;
+        let access_log = self.access_log(app.access_log)?;
         let error_pages = self.error_pages(app.error_pages)?;
-        let access_log = app.access_log.map(|to| match to {
-            AccessLogTo::File(path) => AccessLogTo::File(self.beside_file(&path)),
-            other => other,
-        });
-        if let Some(AccessLogTo::File(path)) = &access_log
-            && let Some(why) = places::file_fault(path)
-        {
-            return Err(self.error("access_log", format!("access_log: {why}")));
-        }
         let (rules, of_rules) = self.rules(&app.rule, &private)?;
         let around = Around {
             app: &name,

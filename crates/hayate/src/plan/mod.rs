@@ -11,6 +11,7 @@ mod error_pages;
 mod exposed;
 mod front_controller;
 mod limits;
+mod logs;
 mod mode;
 mod ordered;
 mod places;
@@ -24,7 +25,7 @@ mod vain;
 mod visits;
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -102,6 +103,9 @@ pub struct Plan {
     /// Which secrets users of applications may read, in words.
     #[serde(default)]
     pub exposed: Vec<String>,
+    /// Patterns of `include` that no file fits.
+    #[serde(default)]
+    pub unmatched: Vec<String>,
     /// How long requests may finish.
     pub drain_timeout: Duration,
     /// What a client may do.
@@ -230,8 +234,6 @@ pub enum Strictness {
 
 /// Addresses to listen on: their sockets go from the master to the front in one packet, which holds 253 (SCM_MAX_FD of the kernel).
 const MOST_ADDRESSES: usize = 128;
-/// Access logs of applications: each has a thread that writes it, and buffers.
-const MOST_LOGS: usize = 256;
 
 impl Plan {
     /// Reads the file that the flags name, if any, applies the flags, and checks it all.
@@ -358,7 +360,10 @@ impl Plan {
 
         if file.app.is_empty() {
             if source.path().is_some() && args.root.is_none() {
-                let why = "it names no application: add [[app]] with root = \"/srv/app\", or name the directory on the command line";
+                let why = match source.unmatched() {
+                    [] => "it names no application: add [[app]] with root = \"/srv/app\", or name the directory on the command line".into(),
+                    [pattern, ..] => format!("it names no application, and no file fits include = \"{pattern}\""),
+                };
                 return Err(source.error(&[], why));
             }
             file.app.push(config::App::default());
@@ -420,15 +425,7 @@ impl Plan {
         }
         reports("certificates and users");
         routes::check(source, &apps)?;
-        let logs: BTreeSet<&AccessLogTo> = apps.iter().filter_map(|app| app.access_log.as_ref()).collect();
-        if logs.len() > MOST_LOGS {
-            let why = format!(
-                "access_log: expected {MOST_LOGS} files of applications at most, since each has a thread, found {}; let them share one \
-                 (access_log_format = \"json\" names the application in each line)",
-                logs.len()
-            );
-            return Err(source.error(&[], why));
-        }
+        logs::check(source, &apps)?;
         let tls = tls::resolve(source, file.tls, args, development, &listen, &apps)?;
         reports("the rights of files that hold secrets");
         let storage =
@@ -454,6 +451,7 @@ impl Plan {
                 false => flag(format!("--{why}")),
             });
         }
+        logs::keep_private(&mut apps, access_log.as_ref());
         let (listen, ports) = listen.into_iter().unzip();
         let front_user = file.front_user.as_deref().or_else(|| {
             // Whom scripts run as that run in a pool, the pool's application says.
@@ -514,6 +512,7 @@ impl Plan {
             early_hints_http1: file.early_hints_http1.unwrap_or(false),
             http2_prior_knowledge: file.http2_prior_knowledge.unwrap_or(false),
             exposed,
+            unmatched: source.unmatched().to_vec(),
             drain_timeout: time(args.drain_timeout.or(file.drain_timeout), Duration::from_secs(30))
                 .unwrap_or(ALWAYS),
             limits: limits::resolve(source, &file.limits)?,
@@ -586,13 +585,6 @@ impl Plan {
                 tracing::warn!(app = app.spec.name, "{vain}");
             }
         }
-    }
-
-    /// Where access logs go: the server's (`None`), and those of applications, by their number.
-    pub fn access_logs(&self) -> impl Iterator<Item = (&AccessLogTo, Option<usize>)> {
-        let of_apps = self.configured().enumerate();
-        let of_apps = of_apps.filter_map(|(i, app)| Some((app.access_log.as_ref()?, Some(i))));
-        [(&self.access_log.0, None)].into_iter().chain(of_apps)
     }
 
     /// The plan without what only PHP's processes need to know: passwords, mostly.

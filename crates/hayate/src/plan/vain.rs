@@ -46,7 +46,8 @@ impl Plan {
                  proxies alone"
             )
         });
-        each.chain(everybody).collect()
+        let includes = self.unmatched.iter().map(|pattern| format!("include: no file fits \"{pattern}\""));
+        each.chain(everybody).chain(includes).collect()
     }
 
     /// The keys of an application that do not do what they say here.
@@ -71,6 +72,7 @@ impl Plan {
         }
         vain.extend(doubts(&app.rules, &app.path, &app.hosts));
         vain.extend(app.doubts_about_error_pages());
+        vain.extend(self.published_logs(app));
         let mut ending = app.rules.iter().zip(1usize..).filter(|(rule, _)| rule.is_for_all());
         if let Some((number, what)) = ending.find_map(|(rule, number)| Some((number, ends(rule)?)))
             && number < app.rules.len()
