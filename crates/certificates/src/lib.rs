@@ -17,6 +17,7 @@
 )]
 
 pub mod acme;
+mod authority;
 mod certificate;
 mod client;
 mod distinguished_name;
@@ -27,6 +28,7 @@ mod self_signed;
 mod server;
 mod verifier;
 
+pub use authority::doubts as doubts_about_authorities;
 pub use certificate::{Certificate, Fault, Pem};
 pub use client::ClientCertificate;
 pub use names::{is_name, matches};

@@ -43,7 +43,7 @@ pub enum Verify {
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum ServerFault {
     /// The certificate authorities of clients.
-    #[error("it holds no certificate of an authority in PEM ({0})")]
+    #[error("it holds no certificate in PEM ({0})")]
     ClientCa(String),
     /// Everything else.
     #[error("{0}")]
@@ -111,7 +111,7 @@ pub fn server(
             let authorities = CertificateDer::pem_slice_iter(ca.0.as_bytes()).collect::<Result<_, _>>();
             let authorities = authorities.map_err(|error| fault(pem_fault(&error)))?;
             let required = matches!(verify, Verify::Required(_));
-            let verifier = Verifier::new(authorities, required, provider).map_err(fault)?;
+            let verifier = Verifier::new(authorities, required, &provider).map_err(fault)?;
             builder.with_client_cert_verifier(Arc::new(verifier))
         }
     };

@@ -1,27 +1,26 @@
 //! Which certificates of clients are good: those that lead to a configured authority, and those that are configured themselves.
 //!
 //! webpki takes no authority's certificate for a client's. But `openssl req -x509` makes every certificate one, and whoever names such a
-//! certificate in `client_ca` means that very client; OpenSSL, and so nginx, takes it. Nothing else is taken that webpki refuses, and that the
-//! client has the key is verified as for all others.
+//! certificate in `client_ca` means that very client; OpenSSL, and so nginx, takes it. One that is named and is no authority's lets in nobody
+//! else. All others are verified by webpki, and by what it does not ask of authorities ([`Authority`]).
 
-use std::sync::Arc;
+use std::{cell::Cell, sync::Arc};
 
 use rustls::{
-    CertificateError, DigitallySignedStruct, DistinguishedName, Error, OtherError, RootCertStore,
-    SignatureScheme,
+    CertificateError, DigitallySignedStruct, DistinguishedName, Error, OtherError, SignatureScheme,
     client::danger::HandshakeSignatureValid,
-    crypto::CryptoProvider,
-    pki_types::{CertificateDer, UnixTime},
-    server::{
-        VerifierBuilderError, WebPkiClientVerifier,
-        danger::{ClientCertVerified, ClientCertVerifier},
-    },
+    crypto::{CryptoProvider, WebPkiSupportedAlgorithms, verify_tls12_signature, verify_tls13_signature},
+    pki_types::{CertificateDer, TrustAnchor, UnixTime},
+    server::danger::{ClientCertVerified, ClientCertVerifier},
 };
+use webpki::{EndEntityCert, KeyUsage, VerifiedPath};
 use x509_parser::parse_x509_certificate;
 
-/// Why an authority's certificate is none of a client's.
-#[derive(Debug, thiserror::Error)]
-enum Authority {
+use crate::authority::{Authority, may_be_between};
+
+/// Why a client's certificate is refused, beside what webpki says.
+#[derive(Debug, Clone, Copy, thiserror::Error)]
+enum Refused {
     #[error(
         "it is an authority's (CA:TRUE) and not itself in client_ca; sign one of the client's own (CA:FALSE), or name this one"
     )]
@@ -30,61 +29,130 @@ enum Authority {
         "it is in client_ca itself, but not good for a client now: look at its dates, keyUsage (digitalSignature) and extendedKeyUsage (clientAuth)"
     )]
     NotGood,
+    #[error("its keyUsage lacks digitalSignature, so its key may not be used for this; sign one that has it")]
+    NoSignature,
+    #[error("the authority in client_ca that signed it has expired or is not valid yet; renew that one")]
+    AuthorityNotValid,
+    #[error(
+        "there are more authorities between it and the one in client_ca than that one allows (pathLenConstraint)"
+    )]
+    TooFar,
+    #[error("an authority between it and the one in client_ca may sign no certificates (keyUsage)")]
+    Between,
+}
+
+impl From<Refused> for Error {
+    fn from(why: Refused) -> Error {
+        CertificateError::Other(OtherError(Arc::new(why))).into()
+    }
 }
 
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Verifier {
-    webpki: Arc<dyn ClientCertVerifier>,
     named: Vec<CertificateDer<'static>>,
+    authorities: Vec<Authority>,
+    /// Theirs, in the same order.
+    anchors: Vec<TrustAnchor<'static>>,
+    hints: Vec<DistinguishedName>,
+    required: bool,
+    algorithms: WebPkiSupportedAlgorithms,
 }
 
 impl Verifier {
-    /// By these authorities. `required`: without a good certificate there is no connection.
+    /// By the certificates of `client_ca`. `required`: without a good certificate there is no connection.
     pub(crate) fn new(
         named: Vec<CertificateDer<'static>>,
         required: bool,
-        provider: Arc<CryptoProvider>,
+        provider: &CryptoProvider,
     ) -> Result<Verifier, String> {
-        let mut roots = RootCertStore::empty();
-        for certificate in &named {
-            roots.add(certificate.clone()).map_err(|error| error.to_string())?;
+        if named.is_empty() {
+            return Err("there is none".into());
         }
-        let builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider);
-        let builder = if required { builder } else { builder.allow_unauthenticated() };
-        let webpki = builder.build().map_err(|error: VerifierBuilderError| error.to_string())?;
-        Ok(Verifier { webpki, named })
+        let mut authorities = Vec::new();
+        for certificate in &named {
+            authorities.extend(Authority::new(certificate)?);
+        }
+        let anchors = authorities.iter().map(|authority| authority.anchor.clone()).collect();
+        let algorithms = provider.signature_verification_algorithms;
+        Ok(Verifier { hints: hints(&named), named, authorities, anchors, required, algorithms })
+    }
+
+    /// What webpki does not ask of a way that it has found.
+    fn judge(&self, path: &VerifiedPath<'_>, now: UnixTime) -> Result<(), Refused> {
+        if !path.intermediate_certificates().all(|between| may_be_between(&between.der())) {
+            return Err(Refused::Between);
+        }
+        let between = path.intermediate_certificates().count();
+        let mut why = Refused::AuthorityNotValid;
+        // One that was renewed with the same key is there twice.
+        for authority in self.authorities.iter().filter(|authority| authority.anchor == *path.anchor()) {
+            match (authority.is_valid(now), authority.allows(between)) {
+                (true, true) => return Ok(()),
+                (true, false) => why = Refused::TooFar,
+                (false, _) => {}
+            }
+        }
+        Err(why)
     }
 }
 
-/// Whether webpki has refused a certificate because it is an authority's.
-fn is_of_authority(error: &Error) -> bool {
-    let Error::InvalidCertificate(CertificateError::Other(OtherError(why))) = error else { return false };
-    matches!(why.downcast_ref(), Some(webpki::Error::CaUsedAsEndEntity))
+/// Whose certificates are wanted, for clients to choose among theirs.
+fn hints(named: &[CertificateDer<'_>]) -> Vec<DistinguishedName> {
+    let subject = |der: &CertificateDer<'_>| {
+        let (_, parsed) = parse_x509_certificate(der).ok()?;
+        Some(DistinguishedName::from(parsed.subject().as_raw().to_vec()))
+    };
+    named.iter().filter_map(subject).collect()
 }
 
-/// Whether a certificate that is trusted by itself is good for a client at this time, by what OpenSSL looks at.
+/// What is said of a refusal, by which rustls chooses its alert.
+fn words(error: webpki::Error) -> Error {
+    match error {
+        webpki::Error::BadDer | webpki::Error::BadDerTime | webpki::Error::TrailingData(_) => {
+            CertificateError::BadEncoding.into()
+        }
+        webpki::Error::CertNotValidYet { time, not_before } => {
+            CertificateError::NotValidYetContext { time, not_before }.into()
+        }
+        webpki::Error::CertExpired { time, not_after } => {
+            CertificateError::ExpiredContext { time, not_after }.into()
+        }
+        webpki::Error::UnknownIssuer => CertificateError::UnknownIssuer.into(),
+        webpki::Error::InvalidSignatureForPublicKey => CertificateError::BadSignature.into(),
+        webpki::Error::RequiredEkuNotFoundContext(_) => CertificateError::InvalidPurpose.into(),
+        other => CertificateError::Other(OtherError(Arc::new(other))).into(),
+    }
+}
+
+/// Whether its key may sign a handshake (RFC 8446, 4.4.2.2).
+fn may_sign_handshakes(certificate: &CertificateDer<'_>) -> bool {
+    let Ok((_, parsed)) = parse_x509_certificate(certificate) else { return false };
+    parsed.key_usage().is_ok_and(|usage| usage.is_none_or(|usage| usage.value.digital_signature()))
+}
+
+/// Whether a certificate that is trusted by itself is good for a client at this time.
 fn is_good(certificate: &CertificateDer<'_>, now: UnixTime) -> bool {
     let Ok((_, parsed)) = parse_x509_certificate(certificate) else { return false };
     let Ok(now) = i64::try_from(now.as_secs()) else { return false };
-    let (Ok(usage), Ok(extended)) = (parsed.key_usage(), parsed.extended_key_usage()) else { return false };
+    let Ok(extended) = parsed.extended_key_usage() else { return false };
     let validity = parsed.validity();
     (validity.not_before.timestamp()..=validity.not_after.timestamp()).contains(&now)
-        && usage.is_none_or(|usage| usage.value.digital_signature() || usage.value.key_agreement())
         && extended.is_none_or(|extended| extended.value.client_auth)
+        && may_sign_handshakes(certificate)
 }
 
 impl ClientCertVerifier for Verifier {
     fn offer_client_auth(&self) -> bool {
-        self.webpki.offer_client_auth()
+        true
     }
 
     fn client_auth_mandatory(&self) -> bool {
-        self.webpki.client_auth_mandatory()
+        self.required
     }
 
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
-        self.webpki.root_hint_subjects()
+        &self.hints
     }
 
     fn verify_client_cert(
@@ -93,16 +161,34 @@ impl ClientCertVerifier for Verifier {
         intermediates: &[CertificateDer<'_>],
         now: UnixTime,
     ) -> Result<ClientCertVerified, Error> {
-        let verified = self.webpki.verify_client_cert(certificate, intermediates, now);
-        if !verified.as_ref().is_err_and(is_of_authority) {
-            return verified;
+        let named = self.named.iter().any(|named| named.as_ref() == certificate.as_ref());
+        if named && is_good(certificate, now) {
+            return Ok(ClientCertVerified::assertion());
         }
-        let why = match self.named.iter().find(|named| named.as_ref() == certificate.as_ref()) {
-            Some(named) if is_good(named, now) => return Ok(ClientCertVerified::assertion()),
-            Some(_) => Authority::NotGood,
-            None => Authority::NotNamed,
+        let why = Cell::new(None);
+        let judge = |path: &VerifiedPath<'_>| {
+            // It looks for another way then.
+            self.judge(path, now).map_err(|refused| {
+                why.set(Some(refused));
+                webpki::Error::UnknownIssuer
+            })
         };
-        Err(CertificateError::Other(OtherError(Arc::new(why))).into())
+        let verified = EndEntityCert::try_from(certificate).and_then(|client| {
+            let (algorithms, usage) = (self.algorithms.all, KeyUsage::client_auth());
+            client
+                .verify_for_usage(algorithms, &self.anchors, intermediates, now, usage, None, Some(&judge))
+                .map(|_| ())
+        });
+        match (verified, why.get()) {
+            (Ok(()), _) if may_sign_handshakes(certificate) => Ok(ClientCertVerified::assertion()),
+            (Ok(()), _) => Err(Refused::NoSignature.into()),
+            (Err(webpki::Error::CaUsedAsEndEntity), _) if !named => Err(Refused::NotNamed.into()),
+            (Err(webpki::Error::CaUsedAsEndEntity | webpki::Error::UnknownIssuer), _) if named => {
+                Err(Refused::NotGood.into())
+            }
+            (Err(_), Some(why)) => Err(why.into()),
+            (Err(error), None) => Err(words(error)),
+        }
     }
 
     fn verify_tls12_signature(
@@ -111,7 +197,7 @@ impl ClientCertVerifier for Verifier {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.webpki.verify_tls12_signature(message, certificate, signed)
+        verify_tls12_signature(message, certificate, signed, &self.algorithms)
     }
 
     fn verify_tls13_signature(
@@ -120,11 +206,11 @@ impl ClientCertVerifier for Verifier {
         certificate: &CertificateDer<'_>,
         signed: &DigitallySignedStruct,
     ) -> Result<HandshakeSignatureValid, Error> {
-        self.webpki.verify_tls13_signature(message, certificate, signed)
+        verify_tls13_signature(message, certificate, signed, &self.algorithms)
     }
 
     fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.webpki.supported_verify_schemes()
+        self.algorithms.supported_schemes()
     }
 }
 
@@ -154,7 +240,7 @@ mod tests {
         shown: &CertificateDer<'static>,
         at: i64,
     ) -> Result<(), String> {
-        let verifier = Verifier::new(vec![named.clone()], true, Arc::new(default_provider())).unwrap();
+        let verifier = Verifier::new(vec![named.clone()], true, &default_provider()).unwrap();
         let at = UnixTime::since_unix_epoch(Duration::from_secs(at.unsigned_abs()));
         verifier.verify_client_cert(shown, &[], at).map(|_| ()).map_err(|error| match error {
             Error::InvalidCertificate(CertificateError::Other(OtherError(why))) => why.to_string(),

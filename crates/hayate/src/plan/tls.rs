@@ -9,14 +9,14 @@ use std::{
     net::{Ipv4Addr, Ipv6Addr, SocketAddr},
     os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
 use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
 use hayate_certificates::{
     Certificate, MinVersion, Pair, Pem, Resolver, Verify,
     acme::{Authority, Challenge, OnDemand, Secret},
-    is_name,
+    doubts_about_authorities, is_name,
 };
 use hayate_front::ListenAddr;
 use rustix::fs::OFlags;
@@ -549,6 +549,12 @@ impl Tls {
                 "certificate   {}: self-signed, for development",
                 self.self_signed.join(" ")
             )));
+        }
+        if let Verify::Optional(client_ca) | Verify::Required(client_ca) = &self.verify {
+            let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+            let now = i64::try_from(now.as_secs()).unwrap_or(i64::MAX);
+            let doubts = doubts_about_authorities(client_ca, now);
+            lines.extend(doubts.into_iter().map(|doubt| Described::Warning(format!("client_ca: {doubt}"))));
         }
         for host in &hosts {
             let covered = parsed
