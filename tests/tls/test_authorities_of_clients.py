@@ -174,3 +174,29 @@ def test_check_warns_of_those_that_are_not_valid_or_no_authorities(hayate_comman
         assert line.startswith("warning") and f"client_ca: certificate 2 (CN={name}) " in line and said in line, line
     many = check(pem("itself") * 10)
     assert len(many) == 9 and "2 more certificates" in many[-1], many
+
+
+@pytest.mark.parametrize(("others", "told"), [(14, True), (17, False)])
+def test_more_names_than_fit_are_not_told(hayate_command, made, tmp_path, others: int, told: bool) -> None:
+    # About 4 KB each.
+    units = "".join(f"/OU={unit:064}" for unit in range(54))
+    authorities = [(made.place / "good.pem").read_text()]
+    for i in range(others):
+        openssl(
+            "req", "-x509", "-key", made.place / "good.key", "-subj", f"/CN=many{i}{units}", "-config", made.place / "ca.conf", "-addext", CA,
+            "-out", tmp_path / "one.pem", "-days", "9",
+        )  # fmt: skip
+        authorities.append((tmp_path / "one.pem").read_text())
+    (tmp_path / "clients.pem").write_text("".join(authorities))
+    with tempfile.TemporaryDirectory() as directory:
+        pathlib.Path(directory).chmod(0o755)
+        user = 'user = "www-data"' if os.geteuid() == 0 else ""
+        ports = {name: free_port() for name in ("port", "tls")}
+        config = CONFIG % (user, made.place, made.place, tmp_path, site.make(pathlib.Path(directory)))
+        with TlsHayate(config, ports) as running:
+            for version in (ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3):
+                assert shown(running, made, "by-good", version) == "CN=by-good"
+            command = ["openssl", "s_client", "-connect", f"127.0.0.1:{ports['tls']}", "-servername", "a.example"]
+            said = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60).stdout
+            assert ("CN = many0" in said) == told, said
+            assert ("No client certificate CA names sent" in said) != told, said

@@ -47,6 +47,10 @@ impl From<Refused> for Error {
     }
 }
 
+/// Bytes of the names that clients are told, with their lengths. All extensions of a request for a certificate have 65,535, and rustls panics at
+/// more.
+const MOST_HINTS: usize = 60_000;
+
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Verifier {
@@ -97,13 +101,15 @@ impl Verifier {
     }
 }
 
-/// Whose certificates are wanted, for clients to choose among theirs.
+/// Whose certificates are wanted, for clients to choose among theirs. None if there are too many: then they choose among all.
 fn hints(named: &[CertificateDer<'_>]) -> Vec<DistinguishedName> {
     let subject = |der: &CertificateDer<'_>| {
         let (_, parsed) = parse_x509_certificate(der).ok()?;
         Some(DistinguishedName::from(parsed.subject().as_raw().to_vec()))
     };
-    named.iter().filter_map(subject).collect()
+    let hints: Vec<DistinguishedName> = named.iter().filter_map(subject).collect();
+    let bytes: usize = hints.iter().map(|name| name.as_ref().len().saturating_add(2)).sum();
+    if bytes > MOST_HINTS { Vec::new() } else { hints }
 }
 
 /// What is said of a refusal, by which rustls chooses its alert.
