@@ -619,6 +619,7 @@ def test_what_check_says_of_certificates(hayate_command, files, tmp_path) -> Non
     own = (tmp_path / "soon.pem").read_text()
     (tmp_path / "cut.pem").write_text(own[:-30])
     (tmp_path / "turned.pem").write_text((files / "ca.pem").read_text() + own)
+    published = [(root, "holds"), (f"{root}/none/acme", "holds"), (f"{root}/../{root.name}/acme", "holds"), (root.parent, "lies in")]
     for tls, said in [
         (f'certificates = [{{ certificate = "soon.pem", key = "{files}/one.key" }}]', "the private key is not the certificate's"),
         ('certificates = [{ certificate = "none.pem", key = "soon.key" }]', "none.pem cannot be read"),
@@ -633,6 +634,7 @@ def test_what_check_says_of_certificates(hayate_command, files, tmp_path) -> Non
         ('acme = "on"\nverify = "required"', "client_ca"),
         ('acme = "on"\nacme_hosts = "*.example.org"', "wildcards need a certificate in files"),
         ('min_version = "1.1"', "min_version"),
+        *((f'acme = "on"\nacme_storage = "{place}"', f"root: {root} {how} ") for place, how in published),
     ]:
         done = check(tls)
         assert done.returncode == 2 and said in done.stderr and "hayate.toml:" in done.stderr, (tls, done.stderr)

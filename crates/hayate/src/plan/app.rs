@@ -41,6 +41,8 @@ pub(super) struct AppResolver<'a> {
     pub(super) user: Option<&'a Identity>,
     /// Which answers are compressed unless the application says otherwise.
     pub(super) compression: Option<&'a Compression>,
+    /// Where keys of certificates are kept, without symbolic links.
+    pub(super) storage: Option<&'a Path>,
 }
 
 impl AppResolver<'_> {
@@ -91,7 +93,9 @@ impl AppResolver<'_> {
         directory: &Path,
         private: &[PathBuf],
     ) -> Result<(), ConfigError> {
-        match published::refusal(directory, private.iter().chain(self.source.real_paths())) {
+        let by_storage = || published::refusal_by_storage(directory, self.storage?);
+        let why = published::refusal(directory, private.iter().chain(self.source.real_paths()));
+        match why.or_else(by_storage) {
             None => Ok(()),
             Some(why) if self.source.path().is_none() || self.args.root.is_some() => Err(flag(why)),
             Some(why) => Err(self.error(key, format!("{key}: {why}")).of_disk()),

@@ -369,6 +369,8 @@ impl Plan {
             file.app.push(config::App::default());
         }
         let compression = compression::resolve(source, &file.compression)?;
+        let storage = tls::wants_authority(&file.tls, args, development)
+            .then(|| published::real(&tls::storage(source, &file.tls)));
         let mut apps = Vec::with_capacity(file.app.len());
         let (mut failures, mut errors) = (Vec::new(), Vec::new());
         let mut recognised = Vec::new();
@@ -381,6 +383,7 @@ impl Plan {
                 no_new_privileges,
                 user: shared.as_ref(),
                 compression: compression.as_ref(),
+                storage: storage.as_deref(),
             };
             let name = app.name.clone().unwrap_or_else(|| format!("number {}", i.saturating_add(1)));
             reports(&format!("application '{name}'"));

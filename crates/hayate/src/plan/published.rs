@@ -4,7 +4,7 @@
 
 use std::{
     fs,
-    path::{Path, PathBuf},
+    path::{Component, Path, PathBuf},
 };
 
 /// Directories with secrets of the machine: neither they nor what holds them is published.
@@ -57,6 +57,36 @@ pub(super) fn refusal<'a>(directory: &Path, mut ours: impl Iterator<Item = &'a P
     ))
 }
 
+/// Why a directory may not be published that has to do with `storage`, where keys of certificates are kept; both are absolute, without symbolic
+/// links.
+pub(super) fn refusal_by_storage(directory: &Path, storage: &Path) -> Option<String> {
+    let (shown, stored) = (directory.display(), storage.display());
+    let how = match (storage.starts_with(directory), directory.starts_with(storage)) {
+        (true, _) => "holds",
+        (false, true) => "lies in",
+        (false, false) => return None,
+    };
+    Some(format!(
+        "{shown} {how} {stored}, where keys of certificates are kept (acme_storage in [tls]), and all that it holds is for everybody; name another \
+         directory for them, such as acme_storage = \"/var/lib/hayate/acme\""
+    ))
+}
+
+/// Where a path leads of which the last directories may be missing, without symbolic links.
+pub(super) fn real(path: &Path) -> PathBuf {
+    let found = path.ancestors().find_map(|there| Some((there, there.canonicalize().ok()?)));
+    let Some((there, mut real)) = found else { return path.to_owned() };
+    for part in path.strip_prefix(there).unwrap_or(Path::new("")).components() {
+        match part {
+            Component::ParentDir => {
+                real.pop();
+            }
+            part => real.push(part),
+        }
+    }
+    real
+}
+
 /// The person whose home a directory is. Accounts of services have the directories that they serve, such as www-data's /var/www.
 fn home_of<'a>(directory: &Path, passwd: &'a str) -> Option<&'a str> {
     passwd.lines().find_map(|line| {
@@ -104,6 +134,22 @@ mod tests {
         assert!(refusal(Path::new("/srv"), ours.iter()).is_some());
         assert_eq!(refusal(Path::new("/srv/app/public"), ours.iter()), None);
         assert_eq!(refusal(Path::new("/srv/ap"), ours.iter()), None);
+    }
+
+    #[test]
+    fn keys_of_certificates_are_not_published() {
+        for (directory, storage) in
+            [("/srv/app", "/srv/app/acme"), ("/srv/app", "/srv/app"), ("/srv/app/public", "/srv/app")]
+        {
+            let said = refusal_by_storage(Path::new(directory), Path::new(storage)).unwrap();
+            assert!(said.starts_with(directory) && said.contains("acme_storage = "), "{said}");
+        }
+        assert_eq!(refusal_by_storage(Path::new("/srv/app/public"), Path::new("/srv/app/acme")), None);
+        let dir = tempfile::tempdir().unwrap();
+        let there = dir.path().canonicalize().unwrap();
+        std::os::unix::fs::symlink(&there, there.join("link")).unwrap();
+        assert_eq!(real(&there.join("link/none/acme")), there.join("none/acme"));
+        assert_eq!(real(&there.join("none/../acme")), there.join("acme"));
     }
 
     #[test]

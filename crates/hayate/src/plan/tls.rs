@@ -100,6 +100,18 @@ pub(super) fn is_wanted(file: &config::Tls, args: &ServeArgs) -> bool {
     !args.tls.is_empty() || !file.certificates.is_empty() || file.acme.is_some()
 }
 
+/// Whether an authority is asked for certificates. With --dev there is a certificate of our own, unless somebody was named who gives others.
+pub(super) fn wants_authority(file: &config::Tls, args: &ServeArgs, development: bool) -> bool {
+    file.acme.is_some() || (!args.tls.is_empty() && !development)
+}
+
+/// Where those are kept.
+pub(super) fn storage(source: &Source, file: &config::Tls) -> PathBuf {
+    let Some(path) = &file.acme_storage else { return default_storage() };
+    let path = source.directory().unwrap_or(Path::new(".")).join(path);
+    std::path::absolute(&path).unwrap_or(path)
+}
+
 /// The addresses to listen on, and how connections of each begin.
 pub(super) fn listen(
     source: &Source,
@@ -250,14 +262,13 @@ pub(super) fn resolve(
             return Err(flag(format!("--tls: '{host}' is no host name; write shop.example.org")));
         }
     }
-    // With --dev a certificate of our own, unless somebody was named who gives others.
     let own = development && file.acme.is_none();
     let self_signed = if own { args.tls.clone() } else { Vec::new() };
     let mut hosts: Vec<String> = match own {
         true => Vec::new(),
         false => args.tls.iter().map(|host| host.to_ascii_lowercase()).collect(),
     };
-    let wants_acme = file.acme.is_some() || !hosts.is_empty();
+    let wants_acme = wants_authority(&file, args, development);
     if wants_acme {
         let all = match &file.acme_hosts {
             Some(hosts) => hosts.clone().into_vec(),
@@ -407,10 +418,7 @@ fn authority(source: &Source, file: &config::Tls) -> Result<Authority, ConfigErr
         },
         profile: file.acme_profile.clone(),
         external,
-        storage: match &file.acme_storage {
-            Some(path) => std::path::absolute(from_file(path)).unwrap_or_else(|_| from_file(path)),
-            None => default_storage(),
-        },
+        storage: storage(source, file),
         on_demand: OnDemand {
             patterns: patterns.into_iter().map(|pattern| pattern.to_ascii_lowercase()).collect(),
             ask,
