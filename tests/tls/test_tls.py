@@ -619,6 +619,7 @@ def test_what_check_says_of_certificates(hayate_command, files, tmp_path) -> Non
     own = (tmp_path / "soon.pem").read_text()
     (tmp_path / "cut.pem").write_text(own[:-30])
     (tmp_path / "turned.pem").write_text((files / "ca.pem").read_text() + own)
+    own_pair = 'certificates = [{ certificate = "soon.pem", key = "soon.key" }]'
     published = [(root, "holds"), (f"{root}/none/acme", "holds"), (f"{root}/../{root.name}/acme", "holds"), (root.parent, "lies in")]
     for tls, said in [
         (f'certificates = [{{ certificate = "soon.pem", key = "{files}/one.key" }}]', "the private key is not the certificate's"),
@@ -634,6 +635,10 @@ def test_what_check_says_of_certificates(hayate_command, files, tmp_path) -> Non
         ('acme = "on"\nverify = "required"', "client_ca"),
         ('acme = "on"\nacme_hosts = "*.example.org"', "wildcards need a certificate in files"),
         ('min_version = "1.1"', "min_version"),
+        (f'{own_pair}\nacme_directory = "letsencrypt-staging"', "acme_directory: no authority is asked for certificates without acme"),
+        (f'{own_pair}\non_demand = "soon.example"', "on_demand: no authority is asked for certificates without acme"),
+        (f'{own_pair}\nclient_ca = "soon.pem"', 'client_ca: no client is asked for a certificate without verify; write verify = "required" or "optional"'),
+        (f'{own_pair}\nverify = "off"\nclient_ca = "none.pem"', "client_ca: "),
         *((f'acme = "on"\nacme_storage = "{place}"', f"root: {root} {how} ") for place, how in published),
     ]:
         done = check(tls)
@@ -651,3 +656,15 @@ def test_a_self_signed_certificate_in_development(hayate_command, tmp_path) -> N
             (tmp_path / "own.pem").write_text(ssl.DER_cert_to_PEM_cert(serial(tls)))
         with connect(ports["tls"], "localhost", context(tmp_path / "own.pem")) as tls:
             assert get(tls, host="localhost")[2] == b"ok x"
+
+
+def test_where_keys_of_certificates_are_kept_is_not_published(hayate_command, tmp_path) -> None:
+    root, other, config = site.make(tmp_path), tmp_path / "other", tmp_path / "hayate.toml"
+    (other / "acme").mkdir(parents=True)
+    for more, key in [('sendfile_roots = "other"', "sendfile_roots"), ('[[app.rule]]\npath = "/files"\nalias = "other"', "alias")]:
+        for storage, how in [("other/acme", "holds"), ("other", "holds"), (".", "lies in")]:
+            config.write_text(f'[tls]\nacme = "on"\nacme_storage = "{storage}"\n[[app]]\nroot = "{root}"\nhosts = "a.example"\n{more}\n')
+            done = subprocess.run([hayate_command, "check", "--config", config], capture_output=True, text=True, timeout=60)
+            # Above all it is above the document root.
+            where = f"root: {root} lies in {tmp_path}" if storage == "." else f"{key}: {other} {how} {other}"
+            assert done.returncode == 2 and where in done.stderr and 'acme_storage = "/var/lib/hayate/acme"' in done.stderr, done.stderr

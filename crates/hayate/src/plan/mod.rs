@@ -21,6 +21,7 @@ mod routes;
 mod rules;
 mod scripts;
 mod tls;
+mod tls_keys;
 mod vain;
 mod visits;
 

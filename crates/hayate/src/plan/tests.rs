@@ -653,23 +653,6 @@ fn addresses_that_nobody_gets_through_to_are_named() {
 }
 
 #[test]
-fn what_is_for_tls_alone_wants_a_certificate() {
-    let dir = fixture();
-    for (key, line) in [
-        ("hsts", "hsts = '1d'"),
-        ("http3", "http3 = true"),
-        ("client_ca", "client_ca = 'x.pem'"),
-        ("public_port", "public_port = 443"),
-    ] {
-        let said = plan(dir.path(), &format!("[tls]\n{line}\n[[app]]\nroot = 'site'\n"), |_| ()).unwrap_err();
-        let want =
-            format!("hayate.toml:2: {key}: there is no TLS without a certificate; set certificates or acme");
-        assert!(said.to_string().starts_with(&want), "{said}");
-    }
-    assert!(plan(dir.path(), "[tls]\nredirect_http = false\n[[app]]\nroot = 'site'\n", |_| ()).is_ok());
-}
-
-#[test]
 fn what_may_run_has_time_to_finish() {
     let dir = fixture();
     let finish = |top: &str, app: &str| {

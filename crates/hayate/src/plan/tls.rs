@@ -22,7 +22,7 @@ use hayate_front::ListenAddr;
 use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 
-use super::{App, flag, places};
+use super::{App, flag, places, tls_keys};
 use crate::{
     args::ServeArgs,
     config::{self, ChallengeChoice, ConfigError, Listen, OneOrMany, Source, Step, TlsVersion, VerifyChoice},
@@ -224,20 +224,12 @@ pub(super) fn resolve(
         let path = source.directory().unwrap_or(Path::new(".")).join(path);
         std::path::absolute(&path).unwrap_or(path)
     };
-    if !is_wanted(&file, args) {
-        let alone = [
-            ("hsts", file.hsts.is_some()),
-            ("http3", file.http3 == Some(true)),
-            ("client_ca", file.client_ca.is_some()),
-            ("public_port", file.public_port.is_some()),
-        ];
-        return match alone.iter().find(|(_, given)| *given) {
-            Some((key, _)) => Err(error(
-                key,
-                "there is no TLS without a certificate; set certificates or acme in [tls]".into(),
-            )),
-            None => Ok(None),
-        };
+    let is_wanted = is_wanted(&file, args);
+    if let Some((key, why)) = tls_keys::in_vain(&file, args, is_wanted) {
+        return Err(error(key, why.into()));
+    }
+    if !is_wanted {
+        return Ok(None);
     }
     if file.certificates.len() > MOST_PAIRS {
         return Err(error("certificates", format!("write {MOST_PAIRS} at most")));
@@ -310,7 +302,10 @@ pub(super) fn resolve(
         };
         read(&from_file(path)).map(Pem).map_err(|why| error("client_ca", why))
     };
+    let is_asked = file.verify.is_some_and(|verify| verify != VerifyChoice::Off);
     let verify = match file.verify.unwrap_or_default() {
+        // Looked at all the same: whoever switches it on again is to find it good.
+        VerifyChoice::Off if file.client_ca.is_some() => Verify::Optional(ca()?),
         VerifyChoice::Off => Verify::Off,
         VerifyChoice::Optional => Verify::Optional(ca()?),
         VerifyChoice::Required => Verify::Required(ca()?),
@@ -339,7 +334,7 @@ pub(super) fn resolve(
         authority,
         hosts,
         min_version,
-        verify,
+        verify: if is_asked { verify } else { Verify::Off },
         redirect: file.redirect_http.unwrap_or(true).then_some(file.public_port.unwrap_or(first)),
         public_port: file.public_port,
         hsts: file.hsts.and_then(|time| time.0),
