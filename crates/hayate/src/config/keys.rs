@@ -105,7 +105,7 @@ pub struct Tls {
     pub min_version: Option<TlsVersion>,
     /// Certificates of clients: `off`, `optional` (one that is shown has to be good), `required`. Scripts see `SSL_CLIENT_VERIFY`, `SSL_CLIENT_S_DN` and others, see docs/tls.md. Default: `off`.
     pub verify: Option<VerifyChoice>,
-    /// File in PEM with the authorities of clients' certificates. Relative to this file. Default: none.
+    /// File in PEM with the authorities of clients' certificates; one that is no authority's (CA:FALSE) is good for the client that shows it alone, see docs/tls.md. Relative to this file. Default: none.
     pub client_ca: Option<PathBuf>,
 }
 
