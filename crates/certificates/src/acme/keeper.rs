@@ -392,7 +392,7 @@ impl Keeping {
     }
 
     fn take_pairs(&mut self, pairs: &[Pair]) -> Outcome {
-        let mut outcome = Ok(());
+        let (mut outcome, mut lost) = (Ok(()), Vec::new());
         let before = std::mem::take(&mut self.fixed);
         for pair in pairs {
             let old = || before.iter().find(|(place, _)| *place == pair.certificate).cloned();
@@ -401,12 +401,9 @@ impl Keeping {
             }) {
                 Ok(certificate) => {
                     if old().is_some_and(|(_, old)| old.chain() != certificate.chain()) {
-                        let names = certificate.names().join(" ");
-                        tracing::info!(
-                            "the certificate of {names} was replaced; good until {}",
-                            certificate.end()
-                        );
+                        say_replaced(&certificate);
                     }
+                    lost.extend(old().into_iter().flat_map(|(_, old)| old.names().to_vec()));
                     self.fixed.push((pair.certificate.clone(), certificate));
                 }
                 Err(why) => {
@@ -419,6 +416,15 @@ impl Keeping {
                     outcome = Err(why);
                 }
             }
+        }
+        let is_named =
+            |name: &String| self.fixed.iter().any(|(_, one)| one.covers(name) || one.names().contains(name));
+        lost.retain(|name| !is_named(name));
+        if !lost.is_empty() {
+            tracing::warn!(
+                "no certificate of the files that changed names {} any more: whoever asks for it gets another host's; put it into one again",
+                lost.join(" ")
+            );
         }
         outcome
     }
@@ -657,6 +663,20 @@ fn is_same(one: &Authority, other: &Authority) -> bool {
 fn identifier(certificate: &Certificate) -> Option<CertificateIdentifier<'static>> {
     let own = certificate.chain().first()?;
     CertificateIdentifier::try_from(own).ok().map(CertificateIdentifier::into_owned)
+}
+
+/// In the words of `hayate check`.
+fn say_replaced(by: &Certificate) {
+    let (names, end) = (by.names().join(" "), by.end());
+    if by.remaining() <= 0 {
+        tracing::warn!("the certificate of {names} was replaced by one that has expired ({end}); renew it");
+    } else if let Some(begins) = by.begins() {
+        tracing::warn!(
+            "the certificate of {names} was replaced by one that is not valid yet, but from {begins}; is this machine's clock right?"
+        );
+    } else {
+        tracing::info!("the certificate of {names} was replaced; good until {end}");
+    }
 }
 
 #[cfg(test)]
