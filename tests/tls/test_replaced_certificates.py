@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import pathlib
+import tempfile
 
 from lib import site
 from lib.servers import free_port
@@ -43,3 +45,17 @@ def test_a_certificate_that_is_replaced_by_a_bad_one_is_warned_of(hayate_command
         assert "names" not in "".join(line for line in running.log().splitlines() if "any more" in line)
         replace("other", ["a.example", "d.example"], (-2, 9))
         assert warned("no certificate of the files that changed names b.example any more")
+
+
+def test_who_has_no_certificate_gets_that_of_another_host(hayate_command) -> None:
+    with tempfile.TemporaryDirectory() as directory:
+        place = pathlib.Path(directory)
+        place.chmod(0o755)
+        self_signed(place, "one", ["a.example"])
+        self_signed(place, "two", ["b.example"])
+        # Nobody listens on port 1.
+        acme = f'acme = "on"\nacme_hosts = "c.example"\nacme_directory = "https://127.0.0.1:1/dir"\nacme_storage = "{place}/acme"\n[[app]]'
+        config = (CONFIG % (*[place] * 4, site.make(place / "site"))).replace("[[app]]", acme)
+        config = ('user = "www-data"\n' if os.geteuid() == 0 else "") + config
+        with TlsHayate(config, {name: free_port() for name in ("port", "tls")}) as running:
+            assert running.logged("clients of this name get another host's certificate"), running.log()

@@ -621,7 +621,14 @@ def test_what_check_says_of_certificates(hayate_command, files, tmp_path) -> Non
     (tmp_path / "turned.pem").write_text((files / "ca.pem").read_text() + own)
     own_pair = 'certificates = [{ certificate = "soon.pem", key = "soon.key" }]'
     published = [(root, "holds"), (f"{root}/none/acme", "holds"), (f"{root}/../{root.name}/acme", "holds"), (root.parent, "lies in")]
+    openssl("x509", "-in", tmp_path / "soon.pem", "-outform", "der", "-out", tmp_path / "der.pem")
+    openssl("ec", "-in", tmp_path / "soon.key", "-aes128", "-passout", "pass:secret", "-out", tmp_path / "sec1.key")
+    openssl("pkey", "-in", tmp_path / "soon.key", "-aes128", "-passout", "pass:secret", "-out", tmp_path / "pkcs8.key")
     for tls, said in [
+        ('certificates = [{ certificate = "soon.key", key = "soon.pem" }]', "soon.key and {tmp_path}/soon.pem: certificate and key are swapped".format(tmp_path=tmp_path)),
+        ('certificates = [{ certificate = "der.pem", key = "soon.key" }]', "der.pem is no PEM, but holds other bytes; convert it: `openssl x509 -inform der`"),
+        ('certificates = [{ certificate = "soon.pem", key = "sec1.key" }]', "sec1.key: its private key is encrypted"),
+        ('certificates = [{ certificate = "soon.pem", key = "pkcs8.key" }]', "pkcs8.key: its private key is encrypted"),
         (f'certificates = [{{ certificate = "soon.pem", key = "{files}/one.key" }}]', "the private key is not the certificate's"),
         ('certificates = [{ certificate = "none.pem", key = "soon.key" }]', "none.pem cannot be read"),
         ('certificates = [{ certificate = "cut.pem", key = "soon.key" }]', "cut.pem: it holds no certificate in PEM (the line '-----END CERTIFICATE-----' is missing)"),

@@ -38,6 +38,16 @@ pub enum Fault {
         "it holds no private key in PEM (PKCS#8, PKCS#1 or SEC1, not encrypted): {0}; `openssl pkey -in KEY` writes one"
     )]
     NoKey(String),
+    /// There is an encrypted one.
+    #[error(
+        "its private key is encrypted; expected one that is not: `openssl pkey -in KEY -out PLAIN` writes it, and asks for the passphrase"
+    )]
+    Encrypted,
+    /// Each file is the other.
+    #[error(
+        "certificate and key are swapped: the file for the certificate holds a private key, and the one for the key a certificate"
+    )]
+    Swapped,
     /// The key is of a kind that cannot sign.
     #[error(
         "its kind of private key is not supported ({0}); use ECDSA (P-256, P-384), RSA (2048 bits or more) or Ed25519"
@@ -73,6 +83,15 @@ pub struct Certificate {
 impl Certificate {
     /// From a chain, the server's own certificate first, and its key.
     pub fn from_pem(chain: &[u8], key: &[u8]) -> Result<Certificate, Fault> {
+        let has = |text: &[u8], marker: &[u8]| text.windows(marker.len()).any(|part| part == marker);
+        let has_key = |text| has(text, b"PRIVATE KEY-----");
+        let has_certificate = |text| has(text, b"-----BEGIN CERTIFICATE-----");
+        if !has_certificate(chain) && has_key(chain) && has_certificate(key) && !has_key(key) {
+            return Err(Fault::Swapped);
+        }
+        if has(key, b"-----BEGIN ENCRYPTED PRIVATE KEY-----") || has(key, b"\nProc-Type: 4,ENCRYPTED") {
+            return Err(Fault::Encrypted);
+        }
         let chain: Vec<CertificateDer<'static>> = CertificateDer::pem_slice_iter(chain)
             .collect::<Result<_, _>>()
             .map_err(|error| Fault::NoCertificate(pem_fault(&error)))?;

@@ -24,8 +24,10 @@ impl Pair {
     pub fn parse(&self) -> Result<Certificate, String> {
         Certificate::from_pem(self.chain.0.as_bytes(), self.key.0.as_bytes()).map_err(|fault| {
             let file = match fault {
-                Fault::NoKey(_) | Fault::WrongKey(_) => self.private.display().to_string(),
-                Fault::NoPair => format!("{} and {}", self.certificate.display(), self.private.display()),
+                Fault::NoKey(_) | Fault::WrongKey(_) | Fault::Encrypted => self.private.display().to_string(),
+                Fault::NoPair | Fault::Swapped => {
+                    format!("{} and {}", self.certificate.display(), self.private.display())
+                }
                 _ => self.certificate.display().to_string(),
             };
             format!("{file}: {fault}")

@@ -91,6 +91,12 @@ impl ListenAddr {
         one != two && any && one.port() == two.port() && one.is_ipv4() == two.is_ipv4()
     }
 
+    /// As [`Display`](fmt::Display), without what is spoken there, which not all know.
+    pub fn place(&self) -> String {
+        let text = self.to_string();
+        text.strip_prefix("http://").map(str::to_owned).unwrap_or(text)
+    }
+
     /// Binds and listens. The error names the address and what to do. The file of a unix socket is the caller's to remove.
     pub fn bind(&self) -> io::Result<OwnedFd> {
         let explain = |error: io::Error| {
@@ -112,7 +118,7 @@ impl ListenAddr {
                 io::ErrorKind::NotFound => "its directory does not exist",
                 _ => "see the reason above",
             };
-            io::Error::new(error.kind(), format!("cannot listen on {self}: {error}; {remedy}"))
+            io::Error::new(error.kind(), format!("cannot listen on {}: {error}; {remedy}", self.place()))
         };
         match self {
             ListenAddr::Tcp(addr) => bind_tcp(addr).map_err(explain),

@@ -262,7 +262,10 @@ pub(super) async fn order(
         return Err(ours("the certificate is for another name"));
     }
     if certificate.remaining() <= 0 {
-        return Err(ours("the certificate has expired already; is this machine's clock right?"));
+        return Err(Trouble::new(
+            "the certificate that came has expired already, by this machine's clock",
+            "see whether that is right (`date`)",
+        ));
     }
     Ok((chain, key))
 }

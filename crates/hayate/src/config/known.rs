@@ -113,7 +113,7 @@ const OF_PHP_INI: [&str; 14] = [
 ];
 
 /// What others call it, and what does that here.
-pub(super) const OF_OTHERS: [(&[&str], &str); 30] = [
+pub(super) const OF_OTHERS: [(&[&str], &str); 31] = [
     (
         &[
             "pm",
@@ -146,6 +146,10 @@ pub(super) const OF_OTHERS: [(&[&str], &str); 30] = [
     (&["send_timeout"], "write_timeout in [limits] does that"),
     (&["server_name"], "hosts in [[app]] does that"),
     (&["ssl_certificate", "ssl_certificate_key"], "certificates in [tls] does that"),
+    (
+        &["cert", "crt", "pem", "cert_file", "certfile", "chain", "fullchain"],
+        "certificate names the file, as in certificates = [{ certificate = \"shop.pem\", key = \"shop.key\" }]",
+    ),
     (&["worker_processes"], "front_threads does that, and workers in [[app]] for PHP"),
     (&["worker_connections"], "connections in [limits] does that"),
     (&["limit_req", "limit_req_zone"], "rate in a rule does that"),
@@ -179,6 +183,9 @@ fn remedy(name: &str, properties: &serde_json::Map<String, Value>) -> String {
     }
     if OF_PHP_INI.contains(&name) {
         return "settings of php.ini stand below [app.ini]".into();
+    }
+    if name == "host" && properties.contains_key("glob") {
+        return "header = { host = \"b.example\" } says for which host a rule is".into();
     }
     if let Some((_, does)) = OF_OTHERS.iter().find(|(names, _)| names.contains(&name)) {
         return (*does).to_owned();

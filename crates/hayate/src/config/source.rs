@@ -210,7 +210,7 @@ impl Source {
         let file: File = toml::from_str(&text).map_err(|error| {
             let span = error.span();
             let key = span.clone().and_then(|span| key_of(table.get_ref(), &span));
-            let message = words::of_serde(error.message().replace('\n', ", "));
+            let message = words::of_serde(key.as_deref(), error.message().replace('\n', ", "));
             located(span, key.map(|key| format!("{key}: {message}")).unwrap_or(message))
         })?;
         drop(table);

@@ -347,7 +347,10 @@ impl Listens {
 
 /// A certificate and its key, in PEM.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
+#[serde(
+    deny_unknown_fields,
+    expecting = "a table: write [{ certificate = \"shop.pem\", key = \"shop.key\" }]"
+)]
 pub struct CertificateFiles {
     /// The certificate, followed by those that lead to its authority.
     pub certificate: PathBuf,

@@ -30,7 +30,22 @@ pub(super) fn of_tables_alone(text: &str, name: &Range<usize>) -> Option<String>
 }
 
 /// Serde's words in those of whoever writes a configuration.
-pub(super) fn of_serde(message: String) -> String {
+pub(super) fn of_serde(key: Option<&str>, message: String) -> String {
+    // Whoever switches something on, or writes a number: the text that is wanted.
+    let text = match key {
+        Some("acme") => "\"admin@example.org\", your mail address for the authority, or \"on\"",
+        Some("min_version") => "\"1.2\" or \"1.3\", in quotes",
+        Some("verify") => "\"required\", \"optional\" or \"off\"",
+        _ => "",
+    };
+    // What TOML says where one of a few words is wanted.
+    if message == "wanted string or table" && !text.is_empty() {
+        return format!("expected {text}");
+    }
+    if let Some(found) = message.strip_prefix("invalid type: ").filter(|_| !text.is_empty()) {
+        let found = found.split(", expected ").next().unwrap_or(found);
+        return format!("expected {text}, found the {found}");
+    }
     if let Some(field) = message.strip_prefix("missing field ") {
         return format!("{field} is missing, which has to be said: write it as well");
     }
@@ -91,6 +106,26 @@ mod tests {
             let said = error(&format!("{app}{text}\n"));
             assert!(said.contains(want), "{text}: {said}");
         }
+        for (text, want) in [
+            (
+                "acme = true",
+                "h.toml:2: acme: expected \"admin@example.org\", your mail address for the authority, or \"on\", found the boolean `true`",
+            ),
+            ("min_version = 1.3", "min_version: expected \"1.2\" or \"1.3\", in quotes"),
+            ("verify = true", "verify: expected \"required\", \"optional\" or \"off\""),
+            (
+                "certificates = ['a.pem']",
+                "expected a table: write [{ certificate = \"shop.pem\", key = \"shop.key\" }]",
+            ),
+            (
+                "certificates = [{ cert = 'a.pem', key = 'a.key' }]",
+                "unknown key 'cert' in [[tls.certificates]]; certificate names",
+            ),
+        ] {
+            let said = error(&format!("[tls]\n{text}\n"));
+            assert!(said.contains(want), "{text}: {said}");
+        }
+        assert!(error(&format!("{app}host = 'b.test'\n")).contains("in [[app.rule]]; header = { host = "));
         assert!(
             error("server {\n").ends_with("a line is key = value, [table] or [[table]], as TOML has them")
         );

@@ -104,8 +104,10 @@ impl Sockets {
                         Some(own) if error.kind() == io::ErrorKind::AddrInUse => io::Error::new(
                             error.kind(),
                             format!(
-                                "cannot listen on {addr}: this server listens on {own}, and the kernel gives a port to one of them only; choose \
-                                 another port, or restart"
+                                "cannot listen on {}: this server listens on {}, and the kernel gives a port to one of them only; choose \
+                                 another port, or restart",
+                                addr.place(),
+                                own.place()
                             ),
                         ),
                         _ => error,
@@ -343,7 +345,8 @@ mod tests {
         let mut sockets = Sockets::default();
         sockets.bind(std::slice::from_ref(&one)).unwrap();
         let error = sockets.bind(std::slice::from_ref(&all)).unwrap_err().to_string();
-        assert!(error.contains(&format!("this server listens on {one}")), "{error}");
+        assert!(error.contains(&format!("this server listens on {}", one.place())), "{error}");
+        assert!(!error.contains("http:"), "{error}");
         sockets.keep(&[], false);
         sockets.bind(&[all]).unwrap();
     }

@@ -22,7 +22,10 @@ impl AppResolver<'_> {
     /// An error about a key of the rule that is the `rule`th in the file.
     pub(super) fn in_rule(&self, rule: usize, key: &str, why: &str) -> ConfigError {
         let steps = [Step::Key("app"), Step::At(self.i), Step::Key("rule"), Step::At(rule), Step::Key(key)];
-        self.source.error(&steps, format!("rule {}: {key}: {why}", rule.saturating_add(1)))
+        let number = rule.saturating_add(1);
+        // Of the whole rule.
+        let of = if key == "rule" { String::new() } else { format!("{key}: ") };
+        self.source.error(&steps, format!("rule {number}: {of}{why}"))
     }
 
     pub(super) fn hidden_files(&self, given: Option<OneOrMany>) -> Result<Vec<String>, ConfigError> {
@@ -298,7 +301,7 @@ mod tests {
             ("max_body = -1", "expected a size: \"128M\", or a whole number of bytes from 0 on"),
             ("timeout = true", "expected a length of time: \"30s\""),
             ("location = '/x'", "[[app.rule]] says for which paths it is by path, glob or regex"),
-            ("path = '/x'", "hayate.toml:4: rule 1: rule: it says when, and not what"),
+            ("path = '/x'", "hayate.toml:4: rule 1: it says when, and not what"),
             ("pth = '/x'", "hayate.toml:5: unknown key 'pth' in [[app.rule]]; did you mean 'path'?"),
         ] {
             let said = plan(&format!("[[app.rule]]\n{text}\n")).unwrap_err();

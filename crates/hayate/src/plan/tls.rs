@@ -5,7 +5,7 @@
 
 use std::{
     fs,
-    io::Read,
+    io::{ErrorKind, Read},
     net::{Ipv4Addr, Ipv6Addr, SocketAddr},
     os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
@@ -75,6 +75,10 @@ const MOST_PAIRS: usize = 10_000;
 /// A certificate that ends sooner than this is spoken of.
 const SOON: i64 = 14 * 24 * 3600;
 
+/// What is said of a file that is no text.
+const NO_TEXT: &str = "is no PEM, but holds other bytes; convert it: `openssl x509 -inform der` for a certificate in DER, `openssl pkey -inform der` for \
+                       a key, `openssl pkcs12 -nodes` for PKCS#12 (.p12, .pfx)";
+
 /// Reads a file of PEM. The error has the remedy.
 pub fn read(path: &Path) -> Result<String, String> {
     let read = || {
@@ -88,7 +92,10 @@ pub fn read(path: &Path) -> Result<String, String> {
         file.take(LONGEST_FILE).read_to_string(&mut text)?;
         Ok::<_, std::io::Error>(text)
     };
-    read().map_err(|error| format!("{} cannot be read: {error}", path.display()))
+    read().map_err(|error| match error.kind() {
+        ErrorKind::InvalidData => format!("{} {NO_TEXT}", path.display()),
+        _ => format!("{} cannot be read: {error}", path.display()),
+    })
 }
 
 fn tls_key<'a>(key: &'a str) -> [Step<'a>; 2] {

@@ -427,6 +427,8 @@ impl Keeping {
         let until = at.saturating_add(pause.as_secs() as i64);
         // Where there is no room for it this process knows all the same.
         let noted = store.note_failed(host, Some(&Failed { times, until, at }));
+        let anybodys = !self.fixed.is_empty() || self.names.values().any(|name| name.certificate.is_some());
+        let gets_anybodys = anybodys && !self.demand.allows(host);
         let Some(name) = self.names.get_mut(host) else { return };
         if let Err(error) = noted {
             tracing::warn!(host, "that its order failed cannot be noted: {error}; {STORAGE}");
@@ -437,6 +439,7 @@ impl Keeping {
                 format!("; the old one is served on, until {}", certificate.end())
             }
             Some(_) => "; the old one has expired".to_owned(),
+            None if gets_anybodys => "; clients of this name get another host's certificate".to_owned(),
             None => "; clients of this name cannot connect by TLS".to_owned(),
         };
         let Trouble { why, remedy, .. } = trouble;
