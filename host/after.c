@@ -3,9 +3,9 @@
  * it prints is nobody's. So the answer is finished when the handler returns, though the request goes on, with its
  * objects alive, until the next call.
  *
- * Where nothing follows, as in `while (hayate_handle_request($handler)) {}`, the request ends at once, in PHP's own
- * order, and what destructors print at its end still belongs to the answer. And a handler that has answered nothing at
- * all leaves the answer to what follows: scripts that have to run in global scope run there.
+ * Where nothing follows (calls_again.c), as in `while (hayate_handle_request($handler)) {}`, the request ends at once,
+ * in PHP's own order, and what destructors print at its end still belongs to the answer. And a handler that has
+ * answered nothing at all leaves the answer to what follows: scripts that have to run in global scope run there.
  */
 #include "host.h"
 
@@ -13,87 +13,6 @@
 #include "ext/standard/basic_functions.h"
 #include "ext/standard/head.h"
 #include "php_output.h"
-
-/* More steps than this are something. */
-#define STEPS 64
-
-/*
- * Whether the caller does nothing but call again once this call has returned true. Looks at the code that it would run
- * (Zend/zend_vm_opcodes.h), and takes what it does not know for something.
- */
-static bool calls_again(const zend_execute_data *caller)
-{
-	if (caller == NULL || caller->func == NULL || !ZEND_USER_CODE(caller->func->type) || caller->opline == NULL) {
-		return false;
-	}
-	const zend_op *call = caller->opline, *at = call + 1;
-	/* The value that is known, and where it is. */
-	zend_uchar type = IS_VAR | IS_TMP_VAR;
-	uint32_t var = call->result.var;
-	bool value = true;
-	for (int i = 0; i < STEPS; i++) {
-		if (at == call) {
-			return true;
-		}
-		bool known = (at->op1_type & type) != 0 && at->op1.var == var;
-		switch (at->opcode) {
-		case ZEND_JMP:
-			at = OP_JMP_ADDR(at, at->op1);
-			break;
-		case ZEND_JMPZ:
-		case ZEND_JMPNZ:
-			if (at->op1_type == IS_CONST) {
-				at = zend_is_true(RT_CONSTANT(at, at->op1)) == (at->opcode == ZEND_JMPNZ) ? OP_JMP_ADDR(at, at->op2)
-				                                                                          : at + 1;
-				break;
-			}
-			if (!known) {
-				return false;
-			}
-			at = value == (at->opcode == ZEND_JMPNZ) ? OP_JMP_ADDR(at, at->op2) : at + 1;
-			break;
-		case ZEND_BOOL:
-		case ZEND_BOOL_NOT:
-			if (!known) {
-				return false;
-			}
-			value = value != (at->opcode == ZEND_BOOL_NOT);
-			type = IS_VAR | IS_TMP_VAR;
-			var = at->result.var;
-			at++;
-			break;
-		case ZEND_ASSIGN:
-			if (at->op1_type != IS_CV || (at->op2_type & type) == 0 || at->op2.var != var ||
-			    at->result_type != IS_UNUSED) {
-				return false;
-			}
-			type = IS_CV;
-			var = at->op1.var;
-			at++;
-			break;
-		case ZEND_NOP:
-		case ZEND_EXT_STMT:
-		case ZEND_EXT_FCALL_BEGIN:
-		case ZEND_EXT_FCALL_END:
-		case ZEND_INIT_FCALL:
-		case ZEND_INIT_FCALL_BY_NAME:
-		case ZEND_INIT_NS_FCALL_BY_NAME:
-		case ZEND_CHECK_FUNC_ARG:
-		case ZEND_DECLARE_LAMBDA_FUNCTION:
-		case ZEND_BIND_LEXICAL:
-		case ZEND_SEND_VAL:
-		case ZEND_SEND_VAL_EX:
-		case ZEND_SEND_VAR:
-		case ZEND_SEND_VAR_EX:
-		case ZEND_SEND_FUNC_ARG:
-			at++;
-			break;
-		default:
-			return false;
-		}
-	}
-	return false;
-}
 
 static size_t buffered(void)
 {

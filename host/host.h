@@ -582,6 +582,7 @@ void zygote_boot_again(enum hy_again how, const char *why) __attribute__((noretu
 bool after_has_answered(void);
 void after_begins(void); /* the handler does */
 void after_handler(const zend_execute_data *caller, void (*step)(const char *name, void (*run)(void)));
+bool calls_again(const zend_execute_data *caller); /* its loop does nothing but that */
 
 /* worker.c */
 void worker_classic(void);                  /* serves until it retires; does not return */
