@@ -264,13 +264,15 @@ static bool is_closed_when_destroyed(const zend_object *object, const char *modu
 	return strcasecmp(module, "xmlwriter") == 0 && object->handlers->dtor_obj != zend_objects_destroy_object;
 }
 
-/* Dba\Connection of PHP 8.4 and later (dba_connection_object of ext/dba/dba.c) begins with the dba_info *. */
-static bool is_read_only_dba_object(const zend_object *object, const char *module)
+/* Dba\Connection of PHP 8.4 and later (dba_connection_object of ext/dba/dba.c) begins with the dba_info *, which is NULL
+ * in a closed one. */
+static bool is_dba_object_without_rest(const zend_object *object, const char *module)
 {
-	const void *info = strcasecmp(module, "dba") == 0 && object->handlers->offset > 0
-	                       ? *(void *const *)((const char *)object - object->handlers->offset)
-	                       : NULL;
-	return info != NULL && is_read_only_dba(info);
+	if (strcasecmp(module, "dba") != 0 || object->handlers->offset <= 0) {
+		return false;
+	}
+	const void *info = *(void *const *)((const char *)object - object->handlers->offset);
+	return info == NULL || is_read_only_dba(info);
 }
 
 const char *unknown_child(void)
@@ -313,7 +315,7 @@ const char *unknown_left(void)
 		    IS_OBJ_VALID(object) && cleanup_reaches_outside(object) ? internal_class(object) : NULL;
 		const zend_module_entry *module = class == NULL ? NULL : class->info.internal.module;
 		if (module != NULL && !is_known(module->name, known_extensions, COUNT(known_extensions)) &&
-		    !is_closed_when_destroyed(object, module->name) && !is_read_only_dba_object(object, module->name)) {
+		    !is_closed_when_destroyed(object, module->name) && !is_dba_object_without_rest(object, module->name)) {
 			snprintf(why, sizeof why, "left an object of the class %.200s, of the extension %.100s",
 			         ZSTR_VAL(class->name), module->name);
 			return why;

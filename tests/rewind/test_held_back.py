@@ -321,6 +321,9 @@ def test_dba(handler: str, directory: pathlib.Path) -> None:
     if handler not in handlers():
         pytest.skip(f"dba without {handler}")
     assert declined(directory, f"{make} $d = dba_open(__DIR__ . '/db', 'r', '{handler}'); {loop}", extension)["fallback"] is None
+    # Closed, though the variable is there: an object since 8.4.
+    closed = f"{make} while (hayate_handle_request(function () {{ echo 'worker'; }})) {{}}"
+    assert declined(directory, closed, extension)["fallback"] is None
     mode = "n" if handler == "cdb" else "w"
     application = declined(directory, f"{make} $d = dba_open(__DIR__ . '/db', '{mode}', '{kind}'); {loop}", extension)
     why = application["fallback"]["why"]
