@@ -3,7 +3,9 @@
  * can see. In PHP's order: shutdown functions, destructors, output, extensions, resources, objects.
  *
  * Each step runs in a zend_try of its own. A fatal error in one means that the rest of that step did not happen, and
- * then the worker leaves. Memory is freed by nobody: it is put back whole.
+ * then the worker leaves. Resources and objects end one by one: where code of the application hears of the end of one,
+ * and throws or exits, the others end as well, as in PHP, and the worker goes on. Memory is freed by nobody: it is put
+ * back whole.
  */
 #include "host.h"
 #include "rewind/rewind.h"
@@ -268,18 +270,57 @@ static bool is_lent(const zend_resource *resource)
 	       boot_files_has_buffer(stream) && !boot_files_is_program(stream);
 }
 
+/* A fatal error has struck since `before` was the last one: neither exit() nor an exception that nobody caught. */
+static bool has_struck(const zend_string *before)
+{
+	static const char uncaught[] = "Uncaught ";
+	const zend_string *last = PG(last_error_message);
+	return last != before && last != NULL && PG(last_error_type) & E_FATAL_ERRORS &&
+	       strncmp(ZSTR_VAL(last), uncaught, sizeof uncaught - 1) != 0;
+}
+
+static void end_alone(const char *step, void (*end)(void *), void *what)
+{
+	zend_string *before = PG(last_error_message);
+	if (before != NULL) {
+		zend_string_addref(before); /* else another one could be at its place */
+	}
+	bool unclean = CG(unclean_shutdown);
+	zend_try
+	{
+		end(what);
+	}
+	zend_catch
+	{
+		if (has_struck(before)) {
+			doubtful = step;
+		} else {
+			CG(unclean_shutdown) = unclean; /* filters of the application would pass nothing on */
+		}
+	}
+	zend_end_try();
+	if (before != NULL) {
+		zend_string_release(before);
+	}
+}
+
+static void close_resource(void *resource)
+{
+	zend_list_close(resource);
+}
+
 static void close_all(bool lent)
 {
 	for (zend_long i = EG(regular_list).nNextFreeElement - 1; i >= snapshot_marks.resources; i--) {
 		const zval *value = zend_hash_index_find(&EG(regular_list), (zend_ulong)i);
 		if (value != NULL && Z_RES_P(value)->ptr != NULL && is_lent(Z_RES_P(value)) == lent) {
-			zend_list_close(Z_RES_P(value));
+			end_alone("close_resources", close_resource, Z_RES_P(value));
 		}
 	}
 	for (size_t i = seen_count; i-- > 0;) {
 		zend_resource *resource = to_be_seen(&seen[i]);
 		if (resource != NULL && is_lent(resource) == lent) {
-			zend_list_close(resource);
+			end_alone("close_resources", close_resource, resource);
 		}
 	}
 }
@@ -295,6 +336,12 @@ static void close_lent_files(void)
 	close_all(true);
 }
 
+static void call_free_obj(void *of)
+{
+	zend_object *object = of;
+	object->handlers->free_obj(object);
+}
+
 static void free_object(zend_object *object)
 {
 	if (!IS_OBJ_VALID(object) || OBJ_FLAGS(object) & IS_OBJ_FREE_CALLED || !cleanup_reaches_outside(object) ||
@@ -303,7 +350,7 @@ static void free_object(zend_object *object)
 	}
 	GC_ADD_FLAGS(object, IS_OBJ_FREE_CALLED);
 	GC_ADDREF(object);
-	object->handlers->free_obj(object);
+	end_alone("free_objects", call_free_obj, object);
 }
 
 /* The request's own, some of which have numbers of objects of the boot that it freed. */
