@@ -86,7 +86,7 @@ static const char *const closing_names[] = {"pdo", "mysqli", "redis", "splfilein
  * would take back. */
 static const char *const pointed_to_names[] = {"pdostatement", "mysqli_stmt",   "mysqli_result",     "sqlite3",
                                                "sqlite3stmt",  "sqlite3result", "pgsql\\connection", "pgsql\\result",
-                                               "pgsql\\lob",   "xmlreader"};
+                                               "pgsql\\lob",   "xmlreader",     "xmlwriter"};
 
 #define MAX_MODULES 64
 static const zend_module_entry *loud_modules[MAX_MODULES];

@@ -60,6 +60,38 @@ def test_what_a_writer_of_the_boot_holds_back_is_written(kind: str, rewind: str,
     assert application["restarts"] == {} and application["fallback"] is None
 
 
+#: Boot and request; the request looks at what it has written when it has dropped the writer.
+DROPPED = {
+    "XMLWriter to another file": (
+        "$o = new stdClass(); $o->w = new XMLWriter(); $o->w->openMemory(); $o->w->startElement('log');",
+        "$o->w->openUri(__DIR__ . '/out'); $o->w->startElement('own'); $o->w->writeElement('v', $_GET['v']);",
+    ),
+}
+if PHP_VERSION >= "8.4":
+    DROPPED["XMLWriter to a stream"] = (
+        "$o = new stdClass(); $to = fopen(__DIR__ . '/out', 'a'); $o->w = XMLWriter::toStream($to);",
+        "$o->w->startElement('own'); $o->w->writeElement('v', $_GET['v']);",
+    )
+
+
+@pytest.mark.parametrize("kind", DROPPED)
+def test_what_a_writer_of_the_boot_holds_back_is_written_where_a_request_drops_it(kind: str, directory: pathlib.Path) -> None:
+    boot, request = DROPPED[kind]
+    directory.chmod(0o777)
+    drops = "$o->w = null; echo file_get_contents(__DIR__ . '/out');"
+    modes.write(directory, f"{boot} while (hayate_handle_request(function () {{ global $o; {request} {drops} }})) {{}}")
+    out = directory / "out"
+    with modes.php_fpm(directory, workers=1) as fpm:
+        expected = [modes.get(fpm, f"v={visitor}") for visitor in VISITORS]
+    assert all(visitor in text for visitor, text in zip(VISITORS, expected, strict=True))
+    for rewind in ("on", "fork"):
+        out.unlink()
+        with modes.hayate(directory, rewind, "private", workers=1, args=("--rewind-verify", "1")) as server:
+            assert [modes.get(server, f"v={visitor}") for visitor in VISITORS] == expected
+            application = modes.application(server)
+        assert application["restarts"] == {} and application["fallback"] is None
+
+
 BUFFERED = """
 $m = new Memcached();
 $m->setOption(Memcached::OPT_BUFFER_WRITES, true);
