@@ -64,6 +64,8 @@ static struct classes {
 	const zend_class_entry *are[MAX_CLASSES];
 	int count;
 } harmless, closing, pointed_to;
+/* Of these a request can connect an object that the boot has made, but not connected. */
+static const zend_class_entry *pdo, *mysqli, *sqlite3;
 
 /*
  * Extensions whose request shutdown frees memory only, or which are taken through it with each request (lifecycle.c).
@@ -215,9 +217,18 @@ static void find_classes(struct classes *classes, const char *const *names, size
 	}
 }
 
+static const zend_class_entry *internal_class(const char *name)
+{
+	const zend_class_entry *class = zend_hash_str_find_ptr(CG(class_table), name, strlen(name));
+	return class != NULL && class->type == ZEND_INTERNAL_CLASS ? class : NULL;
+}
+
 void cleanup_prepare(void)
 {
 	note_streams();
+	pdo = internal_class("pdo");
+	mysqli = internal_class("mysqli");
+	sqlite3 = internal_class("sqlite3");
 	find_classes(&harmless, harmless_names, sizeof harmless_names / sizeof harmless_names[0]);
 	find_classes(&closing, closing_names, sizeof closing_names / sizeof closing_names[0]);
 	find_classes(&pointed_to, pointed_to_names, sizeof pointed_to_names / sizeof pointed_to_names[0]);
@@ -259,6 +270,36 @@ bool cleanup_closes(const zend_object *object)
 bool cleanup_is_pointed_to(const zend_object *object)
 {
 	return is_of(&pointed_to, object->ce);
+}
+
+/* How mysqli_object of ext/mysqli/php_mysqli_structs.h begins, with its MYSQLI_RESOURCE, whose status is
+ * MYSQLI_STATUS_VALID if it is connected. */
+struct mysqli_begin {
+	const struct {
+		void *ptr, *info;
+		int status;
+	} * resource;
+};
+#define MYSQLI_VALID 2
+
+bool cleanup_is_unconnected(const zend_object *object)
+{
+	const void *own = (const char *)object - object->handlers->offset;
+	if (object->handlers->offset <= 0) {
+		return false;
+	}
+	if (pdo != NULL && instanceof_function(object->ce, pdo)) {
+		/* pdo_dbh_object_t of ext/pdo/php_pdo_driver.h begins with the pdo_dbh_t *, and that with its methods and the
+		 * driver's data. */
+		void *const *const *inner = own;
+		return *inner != NULL && (*inner)[1] == NULL;
+	}
+	if (mysqli != NULL && instanceof_function(object->ce, mysqli)) {
+		const struct mysqli_begin *begin = own;
+		return begin->resource == NULL || begin->resource->ptr == NULL || begin->resource->status < MYSQLI_VALID;
+	}
+	/* php_sqlite3_db_object of ext/sqlite3/php_sqlite3_structs.h begins with whether it is open: a bool, or an int. */
+	return sqlite3 != NULL && instanceof_function(object->ce, sqlite3) && *(const char *)own == 0;
 }
 
 /* A file of which a library has the FILE (curl's CURLOPT_STDERR), and writes to it as long as it has something to say.
@@ -342,28 +383,43 @@ static void call_free_obj(void *of)
 	object->handlers->free_obj(object);
 }
 
+static bool can_be_freed(const zend_object *object)
+{
+	return IS_OBJ_VALID(object) && !(OBJ_FLAGS(object) & IS_OBJ_FREE_CALLED) && cleanup_reaches_outside(object);
+}
+
 static void free_object(zend_object *object)
 {
-	if (!IS_OBJ_VALID(object) || OBJ_FLAGS(object) & IS_OBJ_FREE_CALLED || !cleanup_reaches_outside(object) ||
-	    snapshot_has(object)) {
-		return;
-	}
 	GC_ADD_FLAGS(object, IS_OBJ_FREE_CALLED);
 	GC_ADDREF(object);
 	end_alone("free_objects", call_free_obj, object);
 }
 
-/* The request's own, some of which have numbers of objects of the boot that it freed. */
+static void free_own(zend_object *object)
+{
+	if (can_be_freed(object) && !snapshot_has(object)) {
+		free_object(object);
+	}
+}
+
+/* The request's own, some of which have numbers of objects of the boot that it freed; and what it has connected. */
 static void free_objects(void)
 {
 	const zend_objects_store *store = &EG(objects_store);
 	for (uint32_t i = store->top; i-- > snapshot_marks.objects;) {
-		free_object(store->object_buckets[i]);
+		free_own(store->object_buckets[i]);
 	}
 	uint32_t count;
 	const uint32_t *freed = snapshot_freed(&count);
 	while (count > 0) {
-		free_object(store->object_buckets[freed[--count]]);
+		free_own(store->object_buckets[freed[--count]]);
+	}
+	const uint32_t *unconnected = snapshot_unconnected(&count);
+	while (count > 0) {
+		zend_object *object = store->object_buckets[unconnected[--count]];
+		if (can_be_freed(object) && snapshot_has(object) && !cleanup_is_unconnected(object)) {
+			free_object(object);
+		}
 	}
 }
 

@@ -248,6 +248,8 @@ extern struct snapshot_marks snapshot_marks;
 bool snapshot_has(const zend_object *object); /* it was made by the boot, or by a warm-up request */
 /* Numbers of those that this request has freed, ascending: its own may have them now. Until the next one is freed. */
 const uint32_t *snapshot_freed(uint32_t *count);
+/* Numbers of objects of the boot that it has not connected. */
+const uint32_t *snapshot_unconnected(uint32_t *count);
 void snapshot_prepare(void); /* once, before the snapshot or the first fork for a request */
 /* NULL, or what failed. */
 const char *snapshot_take(enum rewind_tracking tracking);
@@ -274,6 +276,7 @@ void cleanup_prepare(void);                              /* before the snapshot 
 bool cleanup_reaches_outside(const zend_object *object); /* to free it does more than giving back memory */
 bool cleanup_closes(const zend_object *object);          /* and what that is the rewinder sees and puts right */
 bool cleanup_is_pointed_to(const zend_object *object);   /* and others may have its address */
+bool cleanup_is_unconnected(const zend_object *object);  /* one of those, to a database, that has nothing open yet */
 enum cleanup_stream {
 	CLEANUP_STREAM_QUIET,  /* its end does nothing that others see */
 	CLEANUP_STREAM_ENDS,   /* if it is the boot's, it is closed at the end of each request */

@@ -231,8 +231,9 @@ const uint32_t *snapshot_freed(uint32_t *count)
  * memory comes back. What it closes so (a connection, a file) is closed, for its locks and its transaction end with it,
  * and the rewinder puts that right. Only the end of a request closes nothing of the boot's: there these objects have
  * handlers that destroy them as the classes' own do, and leave open what they hold; or, if others may have their
- * address, one more reference. Objects that hold something else outside the memory (archives, curl's handles) stay:
- * with one more reference from the beginning. Resources need none, since what they open is put back when it was closed.
+ * address, one more reference. What the boot has not connected has nothing of the boot's to be left open. Objects that
+ * hold something else outside the memory (archives, curl's handles) stay: with one more reference from the beginning.
+ * Resources need none, since what they open is put back when it was closed.
  */
 static uint32_t *closing; /* numbers of those that can be closed */
 static uint32_t closing_count;
@@ -267,16 +268,37 @@ static bool closes_nothing_at_the_end(const zend_object_handlers *of)
 	return at_the_end(of) != NULL;
 }
 
+/* Numbers of those that the boot has not connected. What a request connects is its own: it is closed where that drops
+ * it, or with its end (cleanup.c). */
+static uint32_t *unconnected;
+static uint32_t unconnected_count;
+
+const uint32_t *snapshot_unconnected(uint32_t *count)
+{
+	*count = unconnected_count;
+	return unconnected;
+}
+
+static void hold_object(zend_object *object)
+{
+	if (!cleanup_reaches_outside(object)) {
+		return;
+	}
+	if (cleanup_closes(object) && cleanup_is_unconnected(object)) {
+		unconnected = safe_erealloc(unconnected, unconnected_count + 1, sizeof *unconnected, 0);
+		unconnected[unconnected_count++] = object->handle;
+	} else if (cleanup_closes(object) &&
+	           (cleanup_is_pointed_to(object) || closes_nothing_at_the_end(object->handlers))) {
+		closing = safe_erealloc(closing, closing_count + 1, sizeof *closing, 0);
+		closing[closing_count++] = object->handle;
+	} else {
+		GC_ADDREF(object);
+	}
+}
+
 static void note_object(zend_object *object)
 {
-	if (cleanup_reaches_outside(object)) {
-		if (cleanup_closes(object) && (cleanup_is_pointed_to(object) || closes_nothing_at_the_end(object->handlers))) {
-			closing = safe_erealloc(closing, closing_count + 1, sizeof *closing, 0);
-			closing[closing_count++] = object->handle;
-		} else {
-			GC_ADDREF(object);
-		}
-	}
+	hold_object(object);
 	zval number;
 	ZVAL_LONG(&number, object->handle);
 	zend_weakrefs_hash_add(&objects, object, &number);
@@ -332,6 +354,19 @@ static void note_objects(void)
 static void note_more_objects(void)
 {
 	const zend_objects_store *store = &EG(objects_store);
+	/* By now they may be connected. */
+	uint32_t *before = unconnected, count = unconnected_count;
+	unconnected = NULL;
+	unconnected_count = 0;
+	for (uint32_t i = 0; i < count; i++) {
+		zend_object *object = store->object_buckets[before[i]];
+		if (IS_OBJ_VALID(object) && zend_hash_index_exists(&objects, zend_object_to_weakref_key(object))) {
+			hold_object(object);
+		}
+	}
+	if (before != NULL) {
+		efree(before);
+	}
 	for (uint32_t i = 1; i < store->top; i++) {
 		zend_object *object = store->object_buckets[i];
 		if (IS_OBJ_VALID(object) && !zend_hash_index_exists(&objects, zend_object_to_weakref_key(object))) {
