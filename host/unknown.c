@@ -264,8 +264,8 @@ static bool is_closed_when_destroyed(const zend_object *object, const char *modu
 	return strcasecmp(module, "xmlwriter") == 0 && object->handlers->dtor_obj != zend_objects_destroy_object;
 }
 
-/* Dba\Connection of PHP 8.4 and later (dba_connection_object of ext/dba/dba.c) begins with the dba_info *, which is NULL
- * in a closed one. */
+/* Dba\Connection of PHP 8.4 and later (dba_connection_object of ext/dba/dba.c) begins with the dba_info *, which is
+ * NULL in a closed one. */
 static bool is_dba_object_without_rest(const zend_object *object, const char *module)
 {
 	if (strcasecmp(module, "dba") != 0 || object->handlers->offset <= 0) {
