@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 
 import pytest
 
 from lib import over
+from lib.process import temporary_directory
 
 HERE = pathlib.Path(__file__).parent
 #: Quick ones, in which what is asked and what is answered is the point: beneath TLS how bytes come and go, and who is said to ask.
@@ -34,10 +36,14 @@ LEFT_OUT = "not large_uploads and not gibibyte"
 def test_over(hayate_command, protocol) -> None:
     # What has no form in HTTP/2 is skipped there.
     env = {name: value for name, value in os.environ.items() if not name.startswith(("HAYATE_REQUIRE_ALL", "PYTEST_"))}
+    # A further run closes the directory that all runs share, until its first test, to those that servers of this one run as.
+    root = temporary_directory("over")
+    env["PYTEST_DEBUG_TEMPROOT"] = str(root)
     command = [sys.executable, "-m", "pytest", "-q", "--tb=short", "-p", "no:cacheprovider", "-k", LEFT_OUT, "--over", protocol]
     done = subprocess.run(
         [*command, *(str(HERE.parent / file) for file in FILES[protocol])], capture_output=True, text=True, timeout=900, env=env, cwd=HERE.parents[1]
     )
+    shutil.rmtree(root, ignore_errors=True)
     assert done.returncode == 0, done.stdout[-20_000:] + done.stderr[-2000:]
     passed, skipped = (re.search(rf"(\d+) {word}", done.stdout) for word in ("passed", "skipped"))
     # Were most of it left out, nothing would be proven.
