@@ -22,16 +22,13 @@ Databases = tuple[tuple[MariaDB, PostgreSQL], dict[str, str]]
 KINDS = {
     "mysqli_init": ("$it = mysqli_init();", "$it->real_connect(null, USER, PASSWORD, DATABASE, 0, SOCKET);", "mysqli"),
     "new mysqli": ("$it = new mysqli();", "$it->real_connect(null, USER, PASSWORD, DATABASE, 0, SOCKET);", "mysqli"),
-    "mysqli": ("class Late extends mysqli { CONSTRUCT }", "$it->open(null, USER, PASSWORD, DATABASE, 0, SOCKET);", "mysqli"),
-    "pdo": ("class Late extends PDO { CONSTRUCT }", "$it->open('mysql:unix_socket=' . SOCKET . ';dbname=' . DATABASE, USER, PASSWORD);", "pdo"),
-    "pdo_pgsql": ("class Late extends PDO { CONSTRUCT }", "$it->open(PGSQL, 'postgres');", "pgsql"),
-    "pdo_sqlite": ("class Late extends PDO { CONSTRUCT }", "$it->open('sqlite:' . __DIR__ . '/a.sqlite');", "pdo_sqlite"),
-    "sqlite3": ("class Late extends SQLite3 { CONSTRUCT }", "$it->open2(__DIR__ . '/a.sqlite');", "sqlite3"),
+    "mysqli": ("class Late extends mysqli { CONSTRUCT }", "$it->late(null, USER, PASSWORD, DATABASE, 0, SOCKET);", "mysqli"),
+    "pdo": ("class Late extends PDO { CONSTRUCT }", "$it->late('mysql:unix_socket=' . SOCKET . ';dbname=' . DATABASE, USER, PASSWORD);", "pdo"),
+    "pdo_pgsql": ("class Late extends PDO { CONSTRUCT }", "$it->late(PGSQL, 'postgres');", "pgsql"),
+    "pdo_sqlite": ("class Late extends PDO { CONSTRUCT }", "$it->late('sqlite:' . __DIR__ . '/a.sqlite');", "pdo_sqlite"),
+    "sqlite3": ("class Late extends SQLite3 { CONSTRUCT }", "$it->late(__DIR__ . '/a.sqlite');", "sqlite3"),
 }
-CONSTRUCT = (
-    "public function __construct() {}"
-    " public function {}(mixed ...$arguments): void {{ parent::__construct(...$arguments); }}"
-)
+CONSTRUCT = "public function __construct() {} public function late(mixed ...$arguments): void { parent::__construct(...$arguments); }"
 LOCKS = {
     "mysqli": "echo $it->query(\"SELECT get_lock('late', 9)\")->fetch_row()[0]; $it->begin_transaction();",
     "pdo": "echo $it->query(\"SELECT get_lock('late', 9)\")->fetchColumn(); $it->beginTransaction();",
@@ -55,8 +52,7 @@ def databases() -> Iterator[Databases]:
 
 def script(kind: str, ends: str, constants: dict[str, str]) -> str:
     boot, connects, locks = KINDS[kind]
-    construct = CONSTRUCT.replace("{}(", ("open2" if kind == "sqlite3" else "open") + "(").replace("{{", "{").replace("}}", "}")
-    boot = boot.replace("CONSTRUCT", construct) + ("" if "$it" in boot else " $it = new Late();")
+    boot = boot.replace("CONSTRUCT", CONSTRUCT) + ("" if "$it" in boot else " $it = new Late();")
     defines = " ".join(f"const {name} = '{value}';" for name, value in constants.items())
     return (
         f"{defines} {boot} $all = new stdClass(); $all->it = $it; unset($it);\n"
@@ -113,7 +109,7 @@ while (hayate_handle_request(function () use ($all) { ANSWERS })) {}
 def test_what_a_workers_start_connects_stays(directory: pathlib.Path) -> None:
     directory.chmod(0o777)
     (boot, connects, _) = KINDS["sqlite3"]
-    construct = "public function __construct() {} public function open2($file) { parent::__construct($file); $this->exec('CREATE TEMP TABLE own (a)'); }"
+    construct = "public function __construct() {} public function late($file) { parent::__construct($file); $this->exec('CREATE TEMP TABLE own (a)'); }"
     start = START.replace("CONNECTS", connects).replace("ANSWERS", "echo getmypid(), $all->it->querySingle('SELECT COUNT(*) FROM own');")
     modes.write(directory, f"{boot.replace('CONSTRUCT', construct)} $all = new stdClass(); $all->it = new Late(); {start}")
     with modes.hayate(directory, "on", "shared", workers=1, args=("--rewind-verify", "1"), user="www-data" if ROOT else None) as server:
