@@ -110,17 +110,19 @@ deny = 403
 """
 
 
-def test_what_a_stop_has_let_through_is_let_through_by_any_other_reading_too(hayate_command, tmp_path) -> None:
-    """`//api.php` may be the page `/` of a host `api.php`, which no `stop` is for: that keeps nobody from the script, and opens no other."""
+def test_what_a_stop_has_let_through_is_let_through_where_a_rewrite_leads_too(hayate_command, tmp_path) -> None:
+    """`//wiki/Page` may be a page `/Page` of a host `wiki`, which no `stop` is for: that keeps nobody from the script it is led to, and opens no other."""
     root = write(tmp_path / "site", dict.fromkeys(["index.php", "api.php", "other.php", "locked.php"], SCRIPT))
     config = tmp_path / "hayate.toml"
     config.write_text(f'[[app]]\nroot = "{root}"\nfront_controller = ""\n{SCRIPTS}')
     with Hayate(config=config, workers=1) as server:
         answers = {
-            "/api.php": "api.php", "//api.php": "api.php", "//a/api.php": 404, "//api.php/a": "api.php", "//wiki/Page": "index.php",
-            "/wiki//a/Page": "index.php", "//index.php/other.php": 404, "//index.php/Page": "index.php", "//index.php/locked.php": "index.php",
+            "/api.php": "api.php", "//a/api.php": 404, "//wiki/Page": "index.php",
+            "/wiki//a/Page": "index.php", "//index.php/other.php": 404, 
+            # As one slash too many may mean another page, for which the rules go on.
+            "//api.php": 404, "//api.php/a": 404, "//index.php/Page": 404, "//locked.php": 404,
             "/other.php": 404, "//other.php": 404, "//wiki/other.php": 404, "//api.php/other.php": 404, "/api.php/../other.php": 400,
-            "/locked.php": "locked.php", "//locked.php": "locked.php", "//x/locked.php": 404, "/other.php//x/api.php": 404,
+            "/locked.php": "locked.php", "//x/locked.php": 404, "/other.php//x/api.php": 404,
         }  # fmt: skip
         for path, want in answers.items():
             answer = ask(server, path)
@@ -211,3 +213,58 @@ def test_who_is_led_elsewhere_is_asked_first_and_nobody_has_more_by_another_spel
             statuses = [ask(server, path + "?us=0", method="POST", body=b"x" * n).status for n in (10, 11)]
             assert statuses == [200, 413], (path, statuses)
         assert ask(server, "//contact.php?us=2500000").status == 504
+
+
+APART = """
+[[app.rule]]
+regex = "^/files/[^/]+\\\\.css$"
+stop = true
+
+[[app.rule]]
+path = "/files"
+allow = ["203.0.113.0/24"]
+
+[[app.rule]]
+path = "/files"
+alias = "private"
+
+[[app.rule]]
+path = "/contact"
+max_body = 10
+stop = true
+
+[[app.rule]]
+path = "/contact"
+rewrite = "/big.php"
+
+[[app.rule]]
+path = ["/big.php", "/index.php"]
+max_body = "1M"
+
+[[app.rule]]
+path = ["/login", "/login.php"]
+rate = { requests = 1, per = "1h", burst = 2, by = "path" }
+
+[[app.rule]]
+path = "/closed"
+deny = 403
+"""
+
+
+def test_rules_that_stand_apart_hold_for_another_spelling_as_well(hayate_command, tmp_path) -> None:
+    tmp_path.chmod(0o755)
+    root = write(tmp_path / "site", dict.fromkeys(["index.php", "big.php", "login.php"], SCRIPT))
+    write(root, {"files/a.css": "public"})
+    write(tmp_path / "private", {"a.css": "SECRET"})
+    config = tmp_path / "hayate.toml"
+    config.write_text(f'[[app]]\nroot = "{root}"\nfront_controller = "index.php"\n{APART}')
+    with Hayate(config=config, workers=1) as server:
+        assert ask(server, "/files/a.css").body == b"public"
+        for path in ("//files/a.css", "/%2ffiles/a.css", "//x/files/a.css", "/index.php/files/a.css"):
+            assert b"SECRET" not in ask(server, path).body, path
+        for path in ("/contact", "//contact", "//x/contact", "/index.php/contact", "/index.php//contact", "/index.phpcontact"):
+            assert ask(server, path, method="POST", body=b"x" * 11).status == 413, path
+        for path in ("/closed", "//q/closed", "/index.phpclosed", "//q/index.phpclosed", "//q/index%2ephpclosed", "//q/index.php/closed"):
+            assert ask(server, path).status == 403, path
+        for ways in (["/login", "//x/login", "/index.php/login", "/index.phplogin"], ["/login.php", "//login.php/1", "//login.php/2", "/login.php/3"]):
+            assert [ask(server, path).status for path in ways] == [200, 200, 200, 429], ways

@@ -28,7 +28,7 @@ impl<'a> Asked<'a> {
     }
 }
 
-/// The readings of one path that a `stop` has ended: rules that follow keep nobody out for them. A bit for each, in the order of
+/// The readings of a path that somebody was led to which a `stop` has ended: rules that follow keep nobody out for them. A bit for each, in the order of
 /// [`Readings::all`]; one beyond the last bit, which no path has, is never ended.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Stopped(u128);
@@ -227,9 +227,9 @@ impl Condition {
         fit
     }
 
-    /// The page that the rule is for, by one name in whatever way its path is written.
-    pub(crate) fn page<'a>(&self, readings: &'a Readings<'_>) -> &'a [u8] {
-        readings.pages().find(|path| self.find(path).is_some()).unwrap_or_default()
+    /// The pages that the rule is for, by one name in whatever way their path is written.
+    pub(crate) fn pages<'a>(&self, readings: &'a Readings<'_>) -> impl Iterator<Item = &'a [u8]> {
+        readings.pages().filter(|page| self.find(page).is_some())
     }
 
     /// What the path's conditions find in it; `None` if one of them does not hold.

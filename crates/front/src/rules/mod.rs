@@ -140,6 +140,8 @@ pub(crate) struct Passed<'r> {
     /// In place of the site.
     pub(crate) alias: Option<&'r Arc<Site>>,
     pub(crate) limits: RuleLimits,
+    /// A `stop` has ended some reading: nobody has more by what follows, for the path may have been written so that another one goes on.
+    settled: bool,
     /// How many rules were looked at, and which of them fit: what was asked for, or only another way to read it.
     looked: usize,
     fit: SmallVec<[(usize, bool); 4]>,
@@ -237,6 +239,7 @@ impl Rules {
             rewritten: None,
             alias: None,
             limits: RuleLimits::default(),
+            settled: false,
             looked: 0,
             fit: SmallVec::new(),
         };
@@ -248,17 +251,15 @@ impl Rules {
         while std::mem::take(&mut changed) && !stopped {
             let next = {
                 let readings = self.readings(&path, &behind)?;
-                let (mut next, mut ended) = (None, Stopped::default());
+                let mut next = None;
                 for (i, rule) in rules.by_ref() {
                     passed.looked = i.saturating_add(1);
-                    let fit = rule.when.fit(&asked, &readings, ended);
-                    // What was asked for may be ended while another reading goes on. Then it is still led where a rule leads it, and that rule
-                    // first keeps out whom it keeps out.
-                    if !(fit.some || (fit.asked.is_some() && rule.leads())) {
+                    // One that a `stop` ends while another goes on may still be led elsewhere: so all restrict it, up to there.
+                    let fit = rule.when.fit(&asked, &readings, Stopped::default());
+                    if !fit.some {
                         continue;
                     }
-                    // Nobody has more by a path that may mean another one, for which a `stop` has settled it.
-                    let whole = fit.asked.is_some() && ended == Stopped::default();
+                    let whole = fit.asked.is_some() && !passed.settled;
                     passed.fit.push((i, whole));
                     if let Some(reply) = rule.keeps_out(client, &readings, keeper).await? {
                         return Ok(Verdict::Answer(reply));
@@ -271,6 +272,7 @@ impl Rules {
                         return Ok(Verdict::Answer(respond(*status, text)));
                     }
                     passed.limits.take(rule, whole, client.max_body);
+                    passed.settled |= rule.stop;
                     if let Some(found) = &fit.asked {
                         dresses.worn.extend(&rule.dress);
                         let asked = (client.target.path, client.target.query);
@@ -289,7 +291,7 @@ impl Rules {
                             Then::Alias(site) => passed.alias = Some(site),
                         }
                     }
-                    stopped = rule.stop && ended.by(&fit);
+                    stopped = rule.stop && fit.every;
                     if stopped || next.is_some() {
                         break;
                     }
@@ -343,7 +345,8 @@ impl Rules {
             let mut is_asked = passed.fit.iter().find(|(fit, _)| *fit == i).map(|(_, asked)| *asked);
             let looks = !stopped && (is_asked.is_none() || rule.stop);
             let fit = if looks { rule.when.fit(asked, readings, ended) } else { Fit::default() };
-            let whole = ended == Stopped::default();
+            let whole = !passed.settled;
+            passed.settled |= rule.stop && fit.some;
             stopped |= rule.stop && ended.by(&fit);
             if is_asked.is_none() {
                 if !fit.some {
@@ -381,10 +384,10 @@ impl Rules {
         while std::mem::take(&mut changed) && !stopped {
             let next = {
                 let readings = Readings::new(&path, &behind, &self.scripts)?;
-                let (mut next, mut ended) = (None, Stopped::default());
+                let mut next = None;
                 for rule in rules.by_ref() {
                     looked = looked.saturating_add(1);
-                    let fit = rule.when.fit(&asked, &readings, ended);
+                    let fit = rule.when.fit(&asked, &readings, Stopped::default());
                     if fit.some && rule.refuses() {
                         return None;
                     }
@@ -398,7 +401,7 @@ impl Rules {
                             }
                         }
                     }
-                    stopped = rule.stop && ended.by(&fit);
+                    stopped = rule.stop && fit.every;
                     if stopped || next.is_some() {
                         break;
                     }
@@ -550,15 +553,6 @@ impl Rule {
         limits && changes && matches!(self.then, Then::Next) && !self.stop
     }
 
-    /// Whether it has something else answer than what was asked for, and so is no mere refusal.
-    fn leads(&self) -> bool {
-        match self.then {
-            Then::Next | Then::Deny(_) => false,
-            Then::Respond(status, _) => !refuses(status),
-            Then::Redirect(..) | Then::Rewrite(_) | Then::Alias(_) => true,
-        }
-    }
-
     /// Whether nobody gets past this rule.
     fn refuses(&self) -> bool {
         match self.then {
@@ -583,13 +577,21 @@ impl Rule {
         if self.allow.as_ref().is_some_and(|networks| !contains(networks, client.says_addr())) {
             return Ok(Some(Reply::page(403, None)));
         }
-        if let Some(limiter) = self.rate.as_ref().filter(|_| !client.counted)
-            && let Err(TooOften(seconds)) =
-                limiter.admit(key(limiter, client, self.when.page(readings)), now())
-        {
-            let mut reply = Reply::page(429, None);
-            set(&mut reply.answer, "retry-after", &seconds.to_string());
-            return Ok(Some(reply));
+        if let Some(limiter) = self.rate.as_ref().filter(|_| !client.counted) {
+            let now = now();
+            // By path it may be any of these, and is counted as each: nobody has a page's requests anew by another way to write it.
+            let mut keys: SmallVec<[u128; 4]> = SmallVec::new();
+            for page in self.when.pages(readings) {
+                let key = key(limiter, client, page);
+                if !keys.contains(&key) {
+                    keys.push(key);
+                }
+            }
+            if let Some(TooOften(seconds)) = keys.iter().find_map(|key| limiter.admit(*key, now).err()) {
+                let mut reply = Reply::page(429, None);
+                set(&mut reply.answer, "retry-after", &seconds.to_string());
+                return Ok(Some(reply));
+            }
         }
         // A refusal needs nobody's password.
         if let Then::Deny(status) = self.then {

@@ -2,8 +2,9 @@
 //!
 //! `/uploads/x.php/y` runs `/uploads/x.php`; and with a front controller `/index.php/admin` is the same page as `/admin`, as is `/index.phpadmin` for those that cut the script's name off (Symfony's and Yii's requests do, and with them
 //! Laravel, Lumen and Drupal). A front controller that asks `parse_url()` for the path of REQUEST_URI takes `//x/admin` for the page `/admin` of a
-//! host x. So what restricts looks at all of these, and what changes an answer only at what was asked for. A `stop` ends the rules for the readings
-//! that it fits, and all of them once each is ended, or a name that is made up would lead past the rules that follow.
+//! host x. So what restricts looks at all of these, and what changes an answer only at what was asked for. `stop` wants all of
+//! them to fit, or a name that is made up would lead past the rules that follow. Only where a rule leads on, and nothing more is led elsewhere,
+//! it ends them one by one ([`super::condition::Stopped`]).
 
 use std::borrow::Cow;
 
@@ -77,8 +78,15 @@ impl BehindHost {
                     host.map(|host| memchr::memchr(b'/', host).and_then(|at| host.get(at..)).unwrap_or(b"/"));
                 let Some(behind) = behind.and_then(route::normalise) else { continue };
                 for path in [behind.strip_prefix(prefix).unwrap_or_default(), &behind] {
-                    if path.starts_with(b"/") && !found.iter().any(|known: &Vec<u8>| known == path) {
-                        found.push(path.to_vec());
+                    // And behind that the front controller's name, with or without a slash after it.
+                    let rest = path
+                        .strip_prefix(controller)
+                        .filter(|rest| !controller.is_empty() && !rest.is_empty());
+                    let rest = rest.map(|rest| [b"/", rest.strip_prefix(b"/").unwrap_or(rest)].concat());
+                    for path in std::iter::once(path.to_vec()).chain(rest) {
+                        if path.starts_with(b"/") && !found.contains(&path) {
+                            found.push(path);
+                        }
                     }
                 }
             }
@@ -107,10 +115,12 @@ impl<'a> Readings<'a> {
         Some(Readings { asked: path, of_controller, glued, behind: &behind.0, scripts })
     }
 
-    /// What may be the page that is asked for; first what a script makes of the path that cuts off all that it may.
+    /// What may be the page that is asked for: what a script makes of the path that cuts off all that it may, and a script that runs. The whole
+    /// path, if it is none of these.
     pub(crate) fn pages(&self) -> impl Iterator<Item = &[u8]> {
-        let behind = self.behind.first().map(Vec::as_slice);
-        behind.into_iter().chain(self.of_controller).chain(self.glued.as_deref()).chain([self.asked])
+        let behind = self.behind.iter().map(Vec::as_slice);
+        let cut = behind.chain(self.of_controller).chain(self.glued.as_deref());
+        cut.chain(self.scripts.iter().copied()).chain([self.asked])
     }
 
     /// All of them; first what was asked for.
