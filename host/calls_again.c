@@ -155,7 +155,8 @@ static bool is_plain_property(const struct paper *paper, const zend_op *at)
 	}
 	const zend_property_info *info =
 	    zend_hash_find_ptr(&Z_OBJCE_P(of)->properties_info, Z_STR_P(RT_CONSTANT(at, at->op2)));
-	if (info == NULL || info->flags & ZEND_ACC_STATIC) {
+	/* One that an ancestor has as well, for itself alone, may be that one here. */
+	if (info == NULL || info->flags & (ZEND_ACC_STATIC | ZEND_ACC_CHANGED)) {
 		return false;
 	}
 #if PHP_VERSION_ID >= 80400
@@ -167,13 +168,25 @@ static bool is_plain_property(const struct paper *paper, const zend_op *at)
 	return accessible && Z_TYPE_P(OBJ_PROP(Z_OBJ_P(of), info->offset)) != IS_UNDEF;
 }
 
+/* A variable that is there: of others PHP warns, and the application may hear of it. */
+static bool is_there(const struct paper *paper, zend_uchar type, znode_op node)
+{
+	return type != IS_CV || Z_TYPE_P(in_frame(paper, node.var)) != IS_UNDEF;
+}
+
+/* A class that is loaded, and no trait: of that PHP warns. */
+static bool is_class(const zval *name)
+{
+	const zend_class_entry *class = zend_hash_find_ptr(EG(class_table), Z_STR_P(name + 1));
+	return class != NULL && !(class->ce_flags & ZEND_ACC_TRAIT);
+}
+
 /* What `...(...)` makes a function of, and what call_user_func() is told to call: nothing loads a class for it. */
 static bool is_loaded(const struct paper *paper, const zend_op *at)
 {
 	switch (at->opcode) {
 	case ZEND_INIT_STATIC_METHOD_CALL:
-		return at->op1_type == IS_UNUSED ||
-		       (at->op1_type == IS_CONST && zend_hash_exists(EG(class_table), Z_STR_P(RT_CONSTANT(at, at->op1) + 1)));
+		return at->op1_type == IS_UNUSED || (at->op1_type == IS_CONST && is_class(RT_CONSTANT(at, at->op1)));
 	case ZEND_INIT_DYNAMIC_CALL:
 		return at->op2_type == IS_CV && Z_TYPE_P(in_frame(paper, at->op2.var)) == IS_OBJECT;
 	default: {
@@ -244,12 +257,23 @@ static const zend_op *run(struct paper *paper, const zend_op *at)
 	case ZEND_INIT_USER_CALL:
 		nothing = is_loaded(paper, at);
 		break;
+	case ZEND_INIT_ARRAY:
+	case ZEND_ADD_ARRAY_ELEMENT: /* with keys that are written there, or none */
+		nothing = is_there(paper, at->op1_type, at->op1) && (at->op2_type & (IS_UNUSED | IS_CONST)) == at->op2_type &&
+		          note_anything(paper, at);
+		break;
 	case ZEND_DECLARE_LAMBDA_FUNCTION:
 	case ZEND_CALLABLE_CONVERT:
-	case ZEND_INIT_ARRAY:
-	case ZEND_ADD_ARRAY_ELEMENT:
 	case ZEND_FETCH_THIS:
 		nothing = note_anything(paper, at);
+		break;
+	case ZEND_BIND_LEXICAL:
+		nothing = is_there(paper, at->op2_type, at->op2);
+		break;
+	case ZEND_SEND_VAR:
+	case ZEND_SEND_VAR_EX:
+	case ZEND_SEND_FUNC_ARG:
+		nothing = is_there(paper, at->op1_type, at->op1);
 		break;
 	case ZEND_NOP:
 	case ZEND_EXT_STMT:
@@ -260,12 +284,8 @@ static const zend_op *run(struct paper *paper, const zend_op *at)
 	case ZEND_INIT_NS_FCALL_BY_NAME:
 	case ZEND_INIT_METHOD_CALL:
 	case ZEND_CHECK_FUNC_ARG:
-	case ZEND_BIND_LEXICAL:
 	case ZEND_SEND_VAL:
 	case ZEND_SEND_VAL_EX:
-	case ZEND_SEND_VAR:
-	case ZEND_SEND_VAR_EX:
-	case ZEND_SEND_FUNC_ARG:
 	case ZEND_SEND_USER:
 		nothing = true;
 		break;

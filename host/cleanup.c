@@ -335,6 +335,7 @@ static void end_alone(const char *step, void (*end)(void *), void *what)
 	{
 		if (has_struck(before)) {
 			doubtful = step;
+			lifecycle_forget_out_of_memory(); /* else none of the application's would be called for the others */
 		} else {
 			CG(unclean_shutdown) = unclean; /* filters of the application would pass nothing on */
 		}

@@ -85,6 +85,15 @@ SOMETHING = {
     "call": "while (hayate_handle_request($app)) { strlen('behind'); clearstatcache(); }",
     "getter": "class Gets { public function __construct(public $app) {} public function __get($n) { echo 'behind'; return $this->app; } }"
     " $gets = new Gets($app); while (hayate_handle_request($gets->it)) {}",
+    "undefined": "set_error_handler(function () { echo 'behind'; return true; });"
+    " while (hayate_handle_request(function () use ($app, $nothing) { $app->handle(); })) {}",
+    "key": "error_reporting(E_ALL); set_error_handler(function () { echo 'behind'; return true; }); $one = 1.5;"
+    " while (hayate_handle_request([0 => $app, $one => 'handle'])) {}",
+    "trait": "trait Does { public static function it() { App::one(); } } error_reporting(E_ALL);"
+    " set_error_handler(function () { echo 'behind'; return true; }); while (hayate_handle_request(Does::it(...))) {}",
+    "another's property": "class Has { private $h; public function __construct(public $app) { unset($this->h); } public function __get($n)"
+    " { echo 'behind'; return $this->app; } public function loop() { while (hayate_handle_request($this->h)) {} } }"
+    " class Also extends Has { public $h; } $also = new Also($app); $also->h = $app; $also->loop();",
     "last": "$n = 0; while (hayate_handle_request($app) && ++$n < 1) {} echo 'behind';",
     "destroyed": "class Ends { public function __destruct() { echo 'behind'; } } $more = new Ends(); while ($more = hayate_handle_request($app)) {}",
 }
