@@ -217,7 +217,7 @@ static void find_classes(struct classes *classes, const char *const *names, size
 	}
 }
 
-static const zend_class_entry *internal_class(const char *name)
+static const zend_class_entry *class_of_php(const char *name)
 {
 	const zend_class_entry *class = zend_hash_str_find_ptr(CG(class_table), name, strlen(name));
 	return class != NULL && class->type == ZEND_INTERNAL_CLASS ? class : NULL;
@@ -226,9 +226,9 @@ static const zend_class_entry *internal_class(const char *name)
 void cleanup_prepare(void)
 {
 	note_streams();
-	pdo = internal_class("pdo");
-	mysqli = internal_class("mysqli");
-	sqlite3 = internal_class("sqlite3");
+	pdo = class_of_php("pdo");
+	mysqli = class_of_php("mysqli");
+	sqlite3 = class_of_php("sqlite3");
 	find_classes(&harmless, harmless_names, sizeof harmless_names / sizeof harmless_names[0]);
 	find_classes(&closing, closing_names, sizeof closing_names / sizeof closing_names[0]);
 	find_classes(&pointed_to, pointed_to_names, sizeof pointed_to_names / sizeof pointed_to_names[0]);

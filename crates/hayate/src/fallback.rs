@@ -292,6 +292,7 @@ pub(crate) mod tests {
             compression: None,
             hidden_files: Vec::new(),
             access_log: None,
+            doubts: Vec::new(),
             rules: Vec::new(),
             error_pages: Default::default(),
             private: Vec::new(),

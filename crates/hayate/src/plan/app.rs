@@ -17,7 +17,7 @@ use hayate_front::{
 };
 use hayate_pool::{BOOT_SCRIPT_VARIABLES, Connections, Mode, Rewind, Spec, Way, is_setting};
 
-use super::{ALWAYS, App, FrontController, flag, mode::Running, published, time};
+use super::{ALWAYS, App, FrontController, error_pages, flag, mode::Running, published, time};
 use crate::{
     args::{KeyValue, ServeArgs},
     config::{self, ConfigError, OneOrMany, RetryChoice, Scalar, Setting, Size, Source, Step},
@@ -207,6 +207,7 @@ impl AppResolver<'_> {
             compression: None,
             hidden_files: Vec::new(),
             access_log: self.access_log(app.access_log.clone())?,
+            doubts: Vec::new(),
             rules: Vec::new(),
             error_pages: self.error_pages(app.error_pages.clone())?,
             private: Vec::new(),
@@ -402,6 +403,7 @@ impl AppResolver<'_> {
             compression: self.compression.filter(|_| app.compress.unwrap_or(true)).cloned(),
             hidden_files,
             access_log,
+            doubts: error_pages::doubts(&error_pages, &document_root),
             rules,
             error_pages,
             private: private

@@ -3,6 +3,7 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
+    path::Path,
 };
 
 use hayate_front::{ErrorPages, LARGEST_ERROR_PAGE};
@@ -35,25 +36,25 @@ impl App {
     pub(super) fn error_pages(&self) -> ErrorPages {
         parsed(&self.error_pages).unwrap_or_default()
     }
+}
 
-    /// What is to be said of those that cannot be sent as they are now: a release may bring them later.
-    pub(super) fn doubts_about_error_pages(&self) -> impl Iterator<Item = String> {
-        let files: BTreeSet<&str> =
-            self.error_pages.values().map(|path| path.trim_start_matches('/')).collect();
-        files.into_iter().filter_map(|path| {
-            let file = self.spec.document_root.join(path);
-            let why = match fs::metadata(&file) {
-                Ok(meta) if !meta.is_file() => "it is no file".to_owned(),
-                Ok(meta) if meta.len() > LARGEST_ERROR_PAGE => {
-                    format!("expected {LARGEST_ERROR_PAGE} bytes at most, found {}", meta.len())
-                }
-                Ok(_) => return None,
-                Err(error) => error.to_string(),
-            };
-            Some(format!(
-                "error_pages: {}: {why}; Hayate's own page is sent until there is such a file below the document root",
-                file.display()
-            ))
-        })
-    }
+/// What is to be said of those that cannot be sent as they are now: a release may bring them later.
+pub(super) fn doubts(pages: &BTreeMap<String, String>, document_root: &Path) -> Vec<String> {
+    let files: BTreeSet<&str> = pages.values().map(|path| path.trim_start_matches('/')).collect();
+    let doubt = |path| {
+        let file = document_root.join(path);
+        let why = match fs::metadata(&file) {
+            Ok(meta) if !meta.is_file() => "it is no file".to_owned(),
+            Ok(meta) if meta.len() > LARGEST_ERROR_PAGE => {
+                format!("expected {LARGEST_ERROR_PAGE} bytes at most, found {}", meta.len())
+            }
+            Ok(_) => return None,
+            Err(error) => error.to_string(),
+        };
+        Some(format!(
+            "error_pages: {}: {why}; Hayate's own page is sent until there is such a file below the document root",
+            file.display()
+        ))
+    };
+    files.into_iter().filter_map(doubt).collect()
 }

@@ -44,13 +44,20 @@ fn place_of(to: &AccessLogTo) -> Option<PathBuf> {
     Some(directory.canonicalize().ok()?.join(path.file_name()?))
 }
 
-/// What lies in a document root is sent to nobody.
+/// What lies in a document root is sent to nobody, and spoken of.
 pub(super) fn keep_private(apps: &mut [App], of_server: Option<&AccessLogTo>) {
     let of_apps = apps.iter().filter_map(|app| app.access_log.as_ref());
     let places: BTreeSet<PathBuf> = of_server.into_iter().chain(of_apps).filter_map(place_of).collect();
     for app in apps {
         let root = &app.spec.document_root;
-        app.private_paths.extend(places.iter().filter(|place| place.starts_with(root)).cloned());
+        for place in places.iter().filter(|place| place.starts_with(root)) {
+            app.private_paths.push(place.clone());
+            app.doubts.push(format!(
+                "access_log: {} lies in the document root: it is sent to nobody, but what rotation makes of it ({}.1) may be; move it elsewhere",
+                place.display(),
+                place.file_name().unwrap_or_default().display()
+            ));
+        }
     }
 }
 
@@ -60,19 +67,5 @@ impl Plan {
         let of_apps = self.configured().enumerate();
         let of_apps = of_apps.filter_map(|(i, app)| Some((app.access_log.as_ref()?, Some(i))));
         [(&self.access_log.0, None)].into_iter().chain(of_apps)
-    }
-
-    /// Those in the document root of an application, in words.
-    pub(super) fn published_logs(&self, app: &App) -> Vec<String> {
-        let places: BTreeSet<PathBuf> = self.access_logs().filter_map(|(to, _)| place_of(to)).collect();
-        let published = places.iter().filter(|place| place.starts_with(&app.spec.document_root));
-        let words = published.map(|place| {
-            format!(
-                "access_log: {} lies in the document root: it is sent to nobody, but what rotation makes of it ({}.1) may be; move it elsewhere",
-                place.display(),
-                place.file_name().unwrap_or_default().display()
-            )
-        });
-        words.collect()
     }
 }

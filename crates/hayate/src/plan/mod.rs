@@ -147,6 +147,9 @@ pub struct App {
     /// Where the lines of its requests go, if not into the server's access log.
     #[serde(default)]
     pub access_log: Option<AccessLogTo>,
+    /// What is doubtful about its files, in words: looked at with the plan, and not by the front, which a disk that hangs would hold up.
+    #[serde(default)]
+    pub doubts: Vec<String>,
     /// Pages below the document root for errors that Hayate answers with, by status, or `4xx` and `5xx`.
     #[serde(default)]
     pub error_pages: BTreeMap<String, String>,

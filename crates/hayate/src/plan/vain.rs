@@ -71,8 +71,7 @@ impl Plan {
             ));
         }
         vain.extend(doubts(&app.rules, &app.path, &app.hosts));
-        vain.extend(app.doubts_about_error_pages());
-        vain.extend(self.published_logs(app));
+        vain.extend_from_slice(&app.doubts);
         let mut ending = app.rules.iter().zip(1usize..).filter(|(rule, _)| rule.is_for_all());
         if let Some((number, what)) = ending.find_map(|(rule, number)| Some((number, ends(rule)?)))
             && number < app.rules.len()
